@@ -1,0 +1,1 @@
+"""Built-in backends. They import tiny_core.api only, as any plugin must."""

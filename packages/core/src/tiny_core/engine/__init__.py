@@ -1,0 +1,1 @@
+"""The engine: drives scheduling and code generation, caches every step, runs and replays the result."""

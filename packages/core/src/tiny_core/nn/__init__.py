@@ -1,0 +1,1 @@
+"""Neural-network modules, optimizers, state files and data sets, written on the public Tensor alone."""

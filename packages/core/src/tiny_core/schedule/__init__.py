@@ -1,0 +1,1 @@
+"""Scheduling: a tensor graph in, a linear list of kernels and copies out."""

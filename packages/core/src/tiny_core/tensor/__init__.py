@@ -1,0 +1,1 @@
+"""The array that users hold: lazy operations, views, assignment."""
