@@ -30,7 +30,8 @@ class Setting(Generic[T]):
     """
 
     def __init__(self, name: str, default: T, help: str, codegen: bool = False, alias: str = "") -> None:
-        self.name, self.default, self.help, self.codegen, self.alias = name, default, help, codegen, alias
+        self.name, self.help, self.codegen, self.alias = name, help, codegen, alias
+        self.default: T = default
         self._value: ContextVar[T] = ContextVar(name)
         _declared[name] = self
 

@@ -58,6 +58,11 @@ class Renderer(ABC):
     def compiler(self) -> Compiler:
         """Return the compiler for what `render` gives; raises DeviceError with a hint where its toolkit is missing."""
 
+    def host_pool(self) -> str:
+        """Return the source of the worker pool that runs host programs on threads (`devices/cpu/pool.py` has its
+        interface), for this renderer's compiler; "" for renderers of other targets."""
+        return ""
+
     def fingerprint(self) -> str:
         """Return text that changes whenever the same kernel may be rendered differently."""
         return f"{type(self).__module__}.{type(self).__qualname__} {self.arch}"
