@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tiny_core import dtypes as dtypes
     from tiny_core.dtypes import DType as DType
     from tiny_core.errors import CompileError as CompileError
+    from tiny_core.errors import DataError as DataError
     from tiny_core.errors import DeviceError as DeviceError
     from tiny_core.errors import LaunchError as LaunchError
     from tiny_core.errors import OutOfMemory as OutOfMemory
@@ -18,8 +19,16 @@ if TYPE_CHECKING:
     from tiny_core.errors import TargetError as TargetError
     from tiny_core.errors import TinyError as TinyError
     from tiny_core.ir import payload as payload
+    from tiny_core.ir import text as text
+    from tiny_core.ir.ops import ALU as ALU
+    from tiny_core.ir.ops import ELEMENTWISE as ELEMENTWISE
     from tiny_core.ir.ops import Ops as Ops
+    from tiny_core.ir.pattern import Rules as Rules
+    from tiny_core.ir.pattern import rule as rule
+    from tiny_core.ir.pattern import var as var
+    from tiny_core.ir.rewrite import rewrite as rewrite
     from tiny_core.ir.uop import UOp as UOp
+    from tiny_core.plugins.hooks import hookimpl as hookimpl
     from tiny_core.plugins.specs import CommandSpec as CommandSpec
     from tiny_core.plugins.specs import RendererSpec as RendererSpec
     from tiny_core.plugins.specs import RuntimeSpec as RuntimeSpec
@@ -42,15 +51,18 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "dtypes": "tiny_core.dtypes:", "DType": "tiny_core.dtypes", "payload": "tiny_core.ir.payload:",
-    "queue": "tiny_core.runtime.queue:", "Ops": "tiny_core.ir.ops", "UOp": "tiny_core.ir.uop",
+    "text": "tiny_core.ir.text:", "queue": "tiny_core.runtime.queue:", "UOp": "tiny_core.ir.uop",
+    **dict.fromkeys(("ALU", "ELEMENTWISE", "Ops"), "tiny_core.ir.ops"),
+    **dict.fromkeys(("Rules", "rule", "var"), "tiny_core.ir.pattern"), "rewrite": "tiny_core.ir.rewrite",
+    "hookimpl": "tiny_core.plugins.hooks",
     **dict.fromkeys(("CommandSpec", "RendererSpec", "RuntimeSpec"), "tiny_core.plugins.specs"),
     **dict.fromkeys(("GLOBAL", "REGISTER", "AddressSpace", "Capabilities"), "tiny_core.render.capabilities"),
     **dict.fromkeys(("Arch", "Compiled", "Compiler", "Renderer"), "tiny_core.render.renderer"),
     **dict.fromkeys(("ParamSpec", "ScalarSpec", "Signature"), "tiny_core.render.signature"),
     **dict.fromkeys(("Handle", "ProgramHandle", "Runtime", "RuntimeCapabilities"), "tiny_core.runtime.runtime"),
     **dict.fromkeys(
-        ("CompileError", "DeviceError", "LaunchError", "OutOfMemory", "RaceError", "RenderError", "SpecError",
-         "TargetError", "TinyError"),
+        ("CompileError", "DataError", "DeviceError", "LaunchError", "OutOfMemory", "RaceError", "RenderError",
+         "SpecError", "TargetError", "TinyError"),
         "tiny_core.errors",
     ),
 }  # fmt: skip

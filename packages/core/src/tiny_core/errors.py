@@ -102,3 +102,7 @@ class JitError(TinyError, RuntimeError):
 
 class DataError(TinyError, ValueError):
     """A file or data set is missing, truncated or not what it claims to be."""
+
+
+class GradientError(TinyError, RuntimeError):
+    """A gradient was asked for that does not exist: no differentiable path leads to the target."""

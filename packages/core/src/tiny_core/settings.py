@@ -44,6 +44,10 @@ class Setting(Generic[T]):
             text = os.environ.get(f"TINY_{self.name}", os.environ.get(self.alias) if self.alias else None)
             return self.default if text is None else self.parse(text)
 
+    def set(self, value: T) -> None:
+        """Change the setting in this context, for good."""
+        self._value.set(value)
+
     def parse(self, text: str) -> T:
         """Return the value that `text` stands for; raises SettingError."""
         try:
@@ -121,4 +125,6 @@ JIT_CHECK = Setting(
 STRICT = Setting(
     "STRICT", 1 if os.environ.get("CI") else 0, "1: a device that is detected but does not open is an error"
 )
+TRAINING = Setting("TRAINING", 0, "1: dropout drops and batch norm uses its batch; set by Tensor.train()")
+GRAD = Setting("GRAD", 1, "0: realized values forget what they were computed from; set by Tensor.no_grad()")
 DATA = Setting("DATA", "", "folder of data sets")

@@ -114,6 +114,9 @@ class Ops(Enum):
     # the open edge
     TARGET = "target"  # [k o l] an operation that a plugin describes. Payload TargetOp
 
+    # members are singletons: hash by identity in C, where Enum's own method is Python and on every rewriting path
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
 

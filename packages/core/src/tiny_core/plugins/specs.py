@@ -1,4 +1,6 @@
-"""What a plugin declares when it is loaded: frozen data with import strings, so that loading it imports nothing heavy."""
+"""What a plugin declares when it is loaded: frozen data with import strings, so that loading it imports
+nothing heavy.
+"""
 
 from __future__ import annotations
 

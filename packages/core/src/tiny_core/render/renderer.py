@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tiny_core.ir.uop import UOp
@@ -33,11 +34,14 @@ class Renderer(ABC):
         name: the RENDERER token of DEV.
         arch: with its name filled in and features completed.
         capabilities: what kernels may contain.
+        rules: rewrites of its own, by the point at which they enter: "after expand", "before linearize" (a SINK in and
+            out), "after linearize" (a LINEAR). What they make must meet the specification of that stage.
     """
 
     name: str
     arch: Arch
     capabilities: Capabilities
+    rules: Mapping[str, Callable[[UOp], UOp]] = {}
 
     @abstractmethod
     def __init__(self, arch: Arch) -> None: ...

@@ -1,1 +1,1 @@
-"""The array that users hold: lazy operations, views, assignment."""
+"""Tensors: lazy arrays on any device, with differentiation."""

@@ -1,0 +1,128 @@
+"""The passes of code generation, in order, and why there.
+
+1. normalize: axes that indices divide are cut, axes walked as one are joined, so that options see plain loops.
+2. options: those given in KernelInfo, else the heuristic's; `axes.plan` turns them into pieces of axes.
+3. axes.apply: RANGEs become pieces; padding becomes masks while indices are still whole expressions.
+4. loops.separate: one RANGE per loop, before anything is placed in one.
+5. stage: operands are brought into near memory; needs loops, and must precede lanes and copies.
+6. grid.parallelize: thread, group and item pieces; reductions over items go through near memory.
+7. expand: lanes, copies of the code, registers and explicit loops.
+8. barriers.insert: once all reads and writes of near memory are in the graph.
+9. plugin rules, point "after expand".
+10. commit: indices become int32 or int64, once no pass needs their algebra.
+11. decompose: what the target lacks, on typed nodes, between two simplifications.
+12. plugin rules, "before linearize"; linearize; plugin rules, "after linearize". The linear specification is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tiny_core import settings
+from tiny_core.codegen import axes, barriers, grid, loops, stage
+from tiny_core.codegen.commit import commit
+from tiny_core.codegen.decompose import decompose
+from tiny_core.codegen.estimate import estimate
+from tiny_core.codegen.expand import expand
+from tiny_core.codegen.heuristic import choose
+from tiny_core.codegen.linearize import linearize
+from tiny_core.codegen.normalize import normalize
+from tiny_core.ir import payload as p
+from tiny_core.ir.algebra import simplify
+from tiny_core.ir.ops import Ops
+from tiny_core.ir.spec import check
+from tiny_core.ir.uop import UOp
+from tiny_core.render.renderer import Renderer
+from tiny_core.render.signature import ParamSpec, ScalarSpec, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A kernel ready to render.
+
+    Args:
+        kernel: normalized, with the options that were applied in its KernelInfo.
+        linear: the ordered list.
+        signature: its calling convention.
+        flops: arithmetic operations, and
+        bytes: bytes of global memory, of one launch.
+    """
+
+    kernel: UOp
+    linear: UOp
+    signature: Signature
+    flops: int
+    bytes: int
+
+
+def generate(kernel: UOp, renderer: Renderer) -> Generated:
+    """Return the linear list and signature of a kernel-stage SINK for a renderer's target.
+
+    Raises:
+        OptionError: options given in the kernel's KernelInfo do not apply to it.
+        RenderError: the target lacks an op and there is no decomposition of it.
+    """
+    capabilities = renderer.capabilities
+    info = kernel.payload(p.KernelInfo) if kernel.arg is not None else p.KernelInfo()
+    normal = normalize(kernel)
+    options = info.options
+    if options is None:
+        options = choose(normal, capabilities)
+    plan = axes.plan(normal, options)
+    graph = loops.separate(axes.apply(normal, plan))
+    graph = stage.stage(graph, plan, capabilities)
+    graph, launch = grid.parallelize(graph, plan, capabilities)
+    graph = expand(graph, plan, capabilities)
+    if capabilities.launch == "grid":
+        graph = barriers.insert(graph)
+    graph = _plugin(renderer, "after expand", graph)
+    graph = simplify(commit(graph, capabilities.launch == "threads"))
+    graph = simplify(decompose(graph, capabilities))
+    graph = _plugin(renderer, "before linearize", graph)
+    info = replace(info, name=name_of(normal) if info.name == "kernel" else info.name, options=options)
+    linear = _plugin(renderer, "after linearize", linearize(graph, info))
+    if settings.SPEC.value:
+        check(linear, "linear", capabilities)
+    flops, nbytes = estimate(linear)
+    return Generated(normal.replace(arg=info), linear, signature(linear, info.name, launch), flops, nbytes)
+
+
+def _plugin(renderer: Renderer, point: str, graph: UOp) -> UOp:
+    rule = renderer.rules.get(point)
+    return graph if rule is None else rule(graph)
+
+
+def name_of(kernel: UOp) -> str:
+    """Return a name that says what a kernel runs over: `r_32_64_r288` reduces 288 elements for each of 32 by 64."""
+    sizes: dict[str, list[str]] = {"i": [], "r": []}
+    for r in axes.kernel_axes(kernel):
+        stop = r.src[0]
+        letter = "r" if r.payload(p.Range).kind == "reduce" else "i"
+        sizes[letter].append(str(stop.value) if stop.is_const else "n")
+    head = "r" if sizes["r"] else "e"
+    return re.sub(r"\W", "", "_".join([head, *sizes["i"], *(f"r{n}" for n in sizes["r"])])) or "e"
+
+
+def signature(linear: UOp, name: str, launch: grid.Launch) -> Signature:
+    """Return the calling convention of a linear kernel."""
+    params: dict[int, ParamSpec] = {}
+    scalars: dict[str, None] = {}
+    near = 0
+    for node in linear.src:
+        if node.op is Ops.PARAM:
+            a = node.payload(p.Param)
+            params[a.slot] = ParamSpec(node.dtype, a.size, a.access, a.align, a.space)
+        elif node.op is Ops.VARIABLE:
+            scalars[node.payload(p.Variable).name] = None
+        elif node.op is Ops.BUFFER and node.payload(p.Storage).space != "register":
+            near += -(-node.payload(p.Storage).size * node.dtype.itemsize // 64) * 64
+    return Signature(
+        name,
+        tuple(params[k] for k in sorted(params)),
+        tuple(ScalarSpec(n) for n in sorted(scalars)),
+        grid=launch.grid,
+        block=launch.block,
+        parallel=launch.parallel,
+        local_bytes=near,
+    )

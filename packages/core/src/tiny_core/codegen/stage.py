@@ -1,0 +1,287 @@
+"""Staging: bring a tile of an operand into near memory before the loops that use it.
+
+In: a kernel after `loops.separate`, and the stage options of its plan. Out: the same, where each staged LOAD reads near
+memory that a copy loop fills first. What the tile holds is found from the load's index: its terms are grouped by stride
+into the operand's dimensions, and each dimension spans the interval that its terms take over the loops inside the stage
+point. So a convolution's window is staged once, and elements outside the operand are zeros in the tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiny_core import dtypes
+from tiny_core.codegen.axes import Plan
+from tiny_core.errors import OptionError
+from tiny_core.ir import payload as p
+from tiny_core.ir.algebra import simplify
+from tiny_core.ir.algebra.index import from_linear, linear_form
+from tiny_core.ir.ops import ELEMENTWISE, Ops
+from tiny_core.ir.payload import Option
+from tiny_core.ir.uop import UOp
+from tiny_core.render.capabilities import Capabilities
+
+
+@dataclass(slots=True)
+class Dim:
+    """A dimension of a tile.
+
+    Args:
+        unit: distance in the operand from one element of the dimension to the next.
+        terms: the position along it, as a sum of RANGEs times factors.
+        lo: least position.
+        extent: number of positions.
+        outside: what the loops outside the stage point add to the position, and
+        valid: least and greatest sum of both that an unpadded iteration reaches; None if no axis is padded.
+    """
+
+    unit: int
+    terms: dict[UOp, int]
+    lo: int
+    extent: int
+    outside: UOp
+    valid: tuple[int, int] | None
+
+    @property
+    def position(self) -> UOp:
+        return from_linear(self.terms, -self.lo)
+
+
+@dataclass(slots=True)
+class Tile:
+    """What one LOAD touches inside a stage point: `fixed` is its index where all dimensions are at position 0."""
+
+    load: UOp
+    fixed: UOp
+    dims: list[Dim]
+
+    @property
+    def size(self) -> int:
+        return math.prod(d.extent for d in self.dims)
+
+
+def stage(kernel: UOp, plan: Plan, capabilities: Capabilities) -> UOp:
+    """Return the kernel with the operands named by the plan's stage options in near memory.
+
+    Raises:
+        OptionError: the operand does not exist, its index has no linear form, or its tile does not fit.
+    """
+    for number, option in enumerate(plan.stages):
+        load = find_load(kernel, option.slot, option.access)
+        tile = tile_of(load, plan, option.axis)
+        space = capabilities.space(option.space)
+        nbytes = tile.size * load.dtype.itemsize
+        if space is None or (space.bytes and nbytes > space.bytes):
+            have = f"{space.bytes} bytes" if space else "no such space"
+            raise OptionError(f"staging {nbytes} bytes of operand {option.slot} in {option.space!r}: {have}")
+        kernel = kernel.substitute({load: _staged(tile, plan, option, number, capabilities)})
+    return kernel
+
+
+def find_load(kernel: UOp, slot: int, access: int) -> UOp:
+    """Return the `access`-th LOAD of PARAM `slot`; raises OptionError."""
+    loads = [n for n in kernel.toposort() if n.op is Ops.LOAD and n.src[0].op is Ops.PARAM
+             and n.src[0].payload(p.Param).slot == slot]  # fmt: skip
+    if access >= len(loads):
+        raise OptionError(f"no load number {access} of operand {slot}: there are {len(loads)}")
+    return loads[access]
+
+
+def tile_of(load: UOp, plan: Plan, at: str) -> Tile:
+    """Return the tile that `load` touches inside the loop of piece `at` ("" stands for the whole kernel)."""
+    limit = plan.order.index(at) if at else -1
+
+    def is_fixed(r: UOp) -> bool:
+        kind = r.payload(p.Range).kind
+        if kind in ("loop", "reduce", "device"):
+            return plan.rank(r) <= limit
+        return kind in ("thread", "group")
+
+    terms, constant = linear_form(load.src[1])
+    fixed: dict[UOp, int] = {}
+    by_unit: dict[int, dict[UOp, int]] = {}
+    for atom, c in terms.items():
+        if all(is_fixed(r) for r in atom.ranges):
+            fixed[atom] = c
+            continue
+        if atom.op is not Ops.RANGE:
+            raise OptionError("cannot stage an operand whose index is not linear in the loops")
+        stride = plan.piece(atom.payload(p.Range).axis).stride
+        unit, sign = abs(c) // stride, 1 if c > 0 else -1
+        if abs(c) % stride:
+            unit, stride = abs(c), 1
+        by_unit.setdefault(unit, {})[atom] = sign * stride
+    dims = [_dim(unit, parts, plan, is_fixed) for unit, parts in sorted(by_unit.items(), reverse=True)]
+    base = constant + sum(d.unit * d.lo for d in dims)
+    return Tile(load, from_linear(fixed, base), dims)
+
+
+def _dim(unit: int, parts: dict[UOp, int], plan: Plan, is_fixed: Callable[[UOp], bool]) -> Dim:
+    lo = hi = 0
+    signs: dict[str, int] = {}
+    for r, c in parts.items():
+        last = int(r.src[0].value) - 1
+        lo, hi = lo + min(0, c * last), hi + max(0, c * last)
+        axis = plan.owner(r.payload(p.Range).axis)
+        piece = plan.piece(r.payload(p.Range).axis)
+        signs[axis.range.payload(p.Range).axis] = c // piece.stride
+    axes = [(plan.axes[name], sign) for name, sign in signs.items()]
+    outside = UOp.const(0)
+    for axis, sign in axes:
+        for q in axis.pieces:
+            made = UOp.range(q.size, q.name, q.kind)
+            if made not in parts and is_fixed(made):
+                outside = outside + made * (sign * q.stride)
+    valid = None
+    if any(axis.padded > axis.size for axis, _ in axes):
+        ends = [(axis.size - 1) * sign for axis, sign in axes]
+        valid = (sum(e for e in ends if e < 0), sum(e for e in ends if e > 0))
+    return Dim(unit, parts, lo, hi - lo + 1, simplify(outside), valid)
+
+
+def _staged(tile: Tile, plan: Plan, option: Option, number: int, capabilities: Capabilities) -> UOp:
+    dims = _layout(tile.dims, option.axes, plan)
+    strides: list[int] = []
+    below = 1
+    for d in reversed(dims):
+        strides.insert(0, below)
+        below *= d.extent
+    load = tile.load
+    memory = UOp.near(load.dtype, below, 1000 + number, option.space)
+    if capabilities.launch == "grid":
+        at, closes, inside = _spread_over_items(dims, plan, number, load)
+    else:
+        at, closes, inside = _copy_loops(dims, plan, number, load, capabilities)
+    source = tile.fixed
+    target = UOp.const(0)
+    for d, x, stride in zip(dims, at, strides, strict=True):
+        source = source + x * d.unit
+        target = target + x * stride
+    gate = _moved(load.src[2], dims, at) if len(load.src) == 4 else None
+    both = gate if inside is None else inside if gate is None else gate & inside
+    for d, x in zip(dims, at, strict=True):
+        if d.valid is not None:
+            position = d.outside + x + d.lo
+            within = (UOp.const(d.valid[0]) <= position) & (position <= d.valid[1])
+            both = within if both is None else both & within
+    param = load.src[0]
+    value = param.load(simplify(source), None if both is None else simplify(both))
+    fill = memory.store(simplify(target), value, inside)
+    for r in closes:
+        fill = UOp(Ops.END, fill.dtype, (r, fill))
+    index = UOp.const(0)
+    for d, stride in zip(dims, strides, strict=True):
+        index = index + d.position * stride
+    return memory.after(fill).load(simplify(index))
+
+
+def _layout(dims: list[Dim], axes: tuple[str, ...], plan: Plan) -> list[Dim]:
+    """Order dimensions as `axes` names them, outer to inner; those not named stay outside, largest stride first."""
+
+    def named(d: Dim) -> int:
+        for k, name in enumerate(axes):
+            for r in d.terms:
+                piece = r.payload(p.Range).axis
+                if piece == name or piece.startswith(name + "."):
+                    return k
+        return -1
+
+    return sorted(dims, key=named)
+
+
+def _copy_loops(
+    dims: list[Dim], plan: Plan, number: int, load: UOp, capabilities: Capabilities
+) -> tuple[list[UOp], list[UOp], UOp | None]:
+    """Copy with plain loops, the innermost dimension in lanes where its length allows."""
+    at: list[UOp] = []
+    closes: list[UOp] = []
+    widths = capabilities.widths(load.dtype)
+    for k, d in enumerate(dims):
+        name = f"s{number}.{k}"
+        lanes = 0
+        if k == len(dims) - 1:
+            full = max(1, capabilities.vector_bytes // load.dtype.itemsize)
+            lanes = max((w for w in widths if w <= full and d.extent % w == 0), default=0)
+        if lanes and d.extent > lanes:
+            outer, inner = UOp.range(d.extent // lanes, f"{name}.0"), UOp.range(lanes, f"{name}.1", "vector")
+            plan.order += [f"{name}.0", f"{name}.1"]
+            at.append(outer * lanes + inner)
+            closes += [outer, inner]
+        elif lanes:
+            inner = UOp.range(lanes, name, "vector")
+            plan.order.append(name)
+            at.append(inner)
+            closes.append(inner)
+        elif d.extent == 1:
+            at.append(UOp.const(0))
+        else:
+            r = UOp.range(d.extent, name)
+            plan.order.append(name)
+            at.append(r)
+            closes.append(r)
+    return at, closes[::-1], None
+
+
+def _spread_over_items(
+    dims: list[Dim], plan: Plan, number: int, load: UOp
+) -> tuple[list[UOp], list[UOp], UOp | None]:
+    """Copy with all items of the group, neighbours taking neighbouring elements of the operand."""
+    items: list[UOp] = []
+    for axis in plan.axes.values():
+        items += [UOp.range(q.size, q.name, q.kind) for q in axis.pieces if q.kind == "item"]
+    mine, count = UOp.const(0), 1
+    for r in reversed(items):
+        mine, count = mine + r * count, count * int(r.src[0].value)
+    total = math.prod(d.extent for d in dims)
+    steps = -(-total // count)
+    loops: list[UOp] = []
+    if steps > 1:
+        loops.append(UOp.range(steps, f"s{number}"))
+        plan.order.append(f"s{number}")
+    flat = simplify(loops[0] * count + mine if loops else mine)
+    inside = None if total % count == 0 else simplify(flat < total)
+    # the operand's own order, so that neighbouring items read neighbouring addresses
+    order = sorted(range(len(dims)), key=lambda k: -dims[k].unit)
+    at: list[UOp] = [UOp.const(0)] * len(dims)
+    below = 1
+    for k in reversed(order):
+        part = flat // below if below != 1 else flat
+        at[k] = simplify(part % dims[k].extent if k != order[0] else part)
+        below *= dims[k].extent
+    return at, loops, inside
+
+
+def _moved(node: UOp, dims: list[Dim], at: list[UOp]) -> UOp:
+    """Rewrite a mask in terms of the positions of the copy loops instead of the loops inside the stage point."""
+    inner = frozenset(r for d in dims for r in d.terms)
+    if inner.isdisjoint(node.ranges):
+        return node
+    if node.dtype is dtypes.index:
+        return _position(node, dims, at, inner)
+    return node.replace(tuple(_moved(s, dims, at) for s in node.src))
+
+
+def _position(node: UOp, dims: list[Dim], at: list[UOp], inner: frozenset[UOp]) -> UOp:
+    terms, constant = linear_form(node)
+    total = UOp.const(constant)
+    rest = dict(terms)
+    for d, x in zip(dims, at, strict=True):
+        first = next(iter(d.terms))
+        c = rest.get(first, 0)
+        if not c or c % d.terms[first]:
+            continue
+        times = c // d.terms[first]
+        if all(rest.get(r, 0) == times * f for r, f in d.terms.items()):
+            for r in d.terms:
+                del rest[r]
+            total = total + (x + d.lo) * times
+    for atom, c in rest.items():
+        if inner.isdisjoint(atom.ranges):
+            total = total + atom * c
+        elif atom.op in ELEMENTWISE and atom is not node:
+            total = total + atom.replace(tuple(_moved(s, dims, at) for s in atom.src)) * c
+        else:
+            raise OptionError("cannot stage: a mask depends on the loops otherwise than the index does")
+    return simplify(total)

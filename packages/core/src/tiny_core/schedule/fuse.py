@@ -1,0 +1,288 @@
+"""Kernel borders: which nodes of a tensor graph are stored, and which are recomputed inside their users.
+
+Users are visited before what they use. Every visit tells a node where it would be evaluated (its *sites*: in which
+kernel, at which index expressions, inside which loops), so the cost of storing it can be weighed against that of
+evaluating it there. A stored node starts a kernel of its own, whose output axes are its own. `Border.why` keeps the
+figures behind each decision.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tiny_core.dtypes import index as index_dtype
+from tiny_core.ir import payload as p
+from tiny_core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from tiny_core.ir.uop import UOp
+from tiny_core.schedule import reductions
+from tiny_core.schedule.movement import ZERO, Index, both, source_index
+
+ROW = 1 << 15  # longest row whose reduction is fused with what runs over the row again: 128 KB of float32
+NESTED = 1 << 12  # most row reductions that may run one after the other inside another reduction
+MOVE = 2.0  # cost of moving an element to or from memory,
+FLOP = 0.25  # of one operation on it, and
+LAUNCH = 20000.0  # of one more kernel, in the same unit
+MAX_LOADS = 24  # an expression over more arrays than this is stored
+
+Site = tuple[int, Index, "UOp | None"]
+
+
+@dataclass(slots=True)
+class Kernel:
+    """A kernel to be: `root` is the node it stores, `ranges` its output axes (index 0 where an axis has length 1)."""
+
+    root: UOp
+    ranges: Index
+    reads: dict[UOp, set[tuple[Index, UOp | None]]] = field(default_factory=dict)
+    contraction: bool = False
+
+
+@dataclass(slots=True)
+class Border:
+    """Why a node is stored: the modelled costs (elements moved count MOVE, operations FLOP) of both choices."""
+
+    node: UOp
+    why: str
+    store: float = 0.0
+    inline: float = 0.0
+
+
+@dataclass(slots=True)
+class Fusion:
+    """The decision: kernels in an order that respects their dependencies, and what was stored where."""
+
+    kernels: list[Kernel]
+    stored: dict[UOp, int]
+    borders: list[Border]
+
+
+def axes(shape: tuple[int, ...], prefix: str = "i") -> Index:
+    """Return an index of one RANGE per axis; 0 for axes of length 1."""
+    return tuple(UOp.range(n, f"{prefix}{k}") if n != 1 else ZERO for k, n in enumerate(shape))
+
+
+def is_storage(node: UOp) -> bool:
+    """Return whether a node's value lies in memory before any kernel of this graph reads it there."""
+    return node.op in (Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.COPY)
+
+
+def reduce_ranges(node: UOp, index: Index) -> tuple[Index, tuple[UOp, ...]]:
+    """Return index and ranges for the reduced axes of a REDUCE that is evaluated at `index`. Siblings evaluated inside
+    equally many reductions get the same ranges, so that their loops can be shared."""
+    depth = sum(1 for r in open_ranges(index) if r.payload(p.Range).kind == "reduce")
+    reduced: list[UOp] = []
+    for axis in node.payload(p.Reduce).axes:
+        n = node.src[0].shape[axis]
+        if n == 1:
+            reduced.append(ZERO)
+            continue
+        reduced.append(UOp.range(n, f"r{depth}_{n}", "reduce"))
+        depth += 1
+    return tuple(reduced), tuple(r for r in reduced if r is not ZERO)
+
+
+def open_ranges(index: Index) -> frozenset[UOp]:
+    """Return the ranges that an index depends on."""
+    return frozenset[UOp]().union(*(i.ranges for i in index)) if index else frozenset()
+
+
+def whole_index(node: UOp, kept: Index, reduced: Index) -> Index:
+    """Merge the index of a REDUCE's result and that of its reduced axes into the index of its source."""
+    inner, outer = iter(reduced), iter(kept)
+    taken = node.payload(p.Reduce).axes
+    by_axis = dict(zip(taken, inner, strict=True))
+    return tuple(by_axis[a] if a in by_axis else next(outer) for a in range(len(node.src[0].shape)))
+
+
+class _Fuser:
+    def __init__(self, order: list[UOp], forced: set[UOp]) -> None:
+        self.order = order
+        self.forced = forced
+        self.ends = reductions.epilogues(order, forced)
+        self.reduce_of = {end: r for r, end in self.ends.items()}
+        self.flops = reductions.flops(order)
+        self.sites: dict[UOp, dict[Site, frozenset[UOp]]] = {n: {} for n in order}
+        self.kernels: list[Kernel] = []
+        self.stored: dict[UOp, int] = {}
+        self.borders: list[Border] = []
+
+    def run(self) -> Fusion:
+        for node in reversed(self.order):
+            if is_storage(node) and node not in self.forced:
+                continue
+            if node in self.forced:
+                self.start(node)
+            elif self.sites[node]:
+                border = self.border(node)
+                if border is not None:
+                    self.borders.append(border)
+                    self.start(node)
+                else:
+                    for (kernel, index, gate), context in self.sites[node].items():
+                        self.enter(node, kernel, index, gate, context)
+        # kernels were started users first
+        count = len(self.kernels)
+        stored = {n: count - 1 - k for n, k in self.stored.items()}
+        return Fusion(self.kernels[::-1], stored, self.borders[::-1])
+
+    def start(self, node: UOp) -> None:
+        """Begin a kernel that stores `node`."""
+        number = len(self.kernels)
+        value = stored_value(node)
+        kernel = Kernel(node, axes(value.shape))
+        self.kernels.append(kernel)
+        self.stored[node] = number
+        context = frozenset(r for r in kernel.ranges if r is not ZERO)
+        if value is node:
+            self.enter(node, number, kernel.ranges, None, context)
+        else:
+            self.visit(value, number, kernel.ranges, None, context)
+
+    def visit(self, node: UOp, kernel: int, index: Index, gate: UOp | None, context: frozenset[UOp]) -> None:
+        """Note that `node` is evaluated at `index` in `kernel`."""
+        if is_storage(node) or node in self.forced:
+            self.kernels[kernel].reads.setdefault(node, set()).add((index, gate))
+        sites = self.sites[node]
+        site = (kernel, index, gate)
+        sites[site] = sites[site] | context if site in sites else context
+
+    def enter(self, node: UOp, kernel: int, index: Index, gate: UOp | None, context: frozenset[UOp]) -> None:
+        """Pass a site of `node` on to its sources."""
+        if node.op in MOVEMENT:
+            moved, exists = source_index(node, index)
+            self.visit(node.src[0], kernel, moved, both(gate, exists), context)
+        elif node.op is Ops.REDUCE:
+            if reductions.is_contraction(node):
+                self.kernels[kernel].contraction = True
+            reduced, ranges = reduce_ranges(node, index)
+            self.visit(
+                node.src[0], kernel, whole_index(node, index, reduced), gate, open_ranges(index).union(ranges)
+            )
+        elif node.op is Ops.GATHER:
+            x, *picks = node.src
+            lead = len(picks[0].shape)
+            for pick in picks:
+                self.visit(pick, kernel, index[:lead], gate, context)
+            # where it lands depends on data: an unknown of its own stands for it
+            unknown = tuple(
+                UOp(Ops.VARIABLE, index_dtype, (), p.Variable(f"gather{id(node)}_{k}", 0, n - 1))
+                for k, n in enumerate(x.shape[: len(picks)])
+            )
+            self.visit(x, kernel, unknown + index[lead:], gate, context)
+        else:
+            for s in dict.fromkeys(node.src):
+                self.visit(s, kernel, index if s.shape else (), gate, context)
+
+    # ---- the cost model --------------------------------------------------------------------------------------------
+
+    def border(self, node: UOp) -> Border | None:
+        """Decide whether an evaluated node is stored; returns why, or None to inline it."""
+        if not node.src or node.op in MOVEMENT or node.op is Ops.DETACH:
+            return None
+        reduce = self.reduce_of.get(node)
+        if reduce is None:
+            # a reduction goes with the end of its epilogue
+            return None if node.op is Ops.REDUCE else self.recompute(node)
+        if reductions.is_contraction(reduce):
+            return Border(node, "contraction: operands are reused in one kernel, never evaluated twice")
+        length = reduce.src[0].size // max(1, reduce.size)
+        if length <= reductions.SMALL:
+            return self.recompute(node)
+        return self.row(node, length)
+
+    def row(self, node: UOp, length: int) -> Border | None:
+        """A reduction over `length` elements: fused with its user if it is evaluated once per element there."""
+        sites = self.sites[node]
+        if len({k for k, _, _ in sites}) > 1:
+            return Border(node, f"reduction over {length} used by several kernels")
+        if len(sites) > 1:
+            return Border(node, f"reduction over {length} used at {len(sites)} different indices")
+        ((number, index, gate),) = sites
+        kernel = self.kernels[number]
+        over = open_ranges(index)
+        if gate is not None or math.prod(_size(r) for r in over) != node.size:
+            return Border(node, f"reduction over {length} would be repeated")
+        domain = frozenset(r for r in kernel.ranges if r is not ZERO)
+        if over == domain:
+            return None
+        if not over <= domain:
+            if node.size <= NESTED:
+                return None
+            return Border(
+                node, f"{node.size} row reductions inside a reduction would run one after the other"
+            )
+        rest = math.prod(_size(r) for r in domain - over)
+        if length <= ROW and rest <= ROW:
+            return None
+        return Border(node, f"row of {max(length, rest)} does not fit on chip")
+
+    def recompute(self, node: UOp) -> Border | None:
+        """Element-wise work: stored where evaluating it again costs more than moving it."""
+        if node.op not in ELEMENTWISE and node.op not in (Ops.GATHER, Ops.REDUCE):
+            return None
+        sites = self.sites[node]
+        work = self.flops[node]
+        arrays = self.weight(node)
+        if arrays == 0:
+            return None  # computed from indices and constants alone: cheaper than any load
+        size = max(1, node.size)
+        evaluations = 0
+        for (kernel, index, _), context in sites.items():
+            iterations = math.prod(_size(r) for r in context)
+            domain = {r for r in self.kernels[kernel].ranges if r is not ZERO}
+            if work and node.size >= 256 and not context <= domain and iterations >= reductions.REUSE * size:
+                return Border(node, f"operand used {iterations // size} times in a reduction")
+            over = open_ranges(index)
+            evaluations += max(size if over else 1, math.prod(_size(r) for r in over))
+        if arrays > MAX_LOADS:
+            return Border(node, f"expression over {arrays:.0f} arrays")
+        if len(sites) == 1 and evaluations <= size:
+            return None
+        store = MOVE * size * (1 + arrays + len(sites)) + FLOP * work * size + LAUNCH
+        inline = MOVE * size * arrays * len(sites) + FLOP * work * evaluations
+        if inline <= store:
+            return None
+        return Border(
+            node, f"{len(sites)} uses, {evaluations / size:.1f} evaluations an element", store, inline
+        )
+
+    def weight(self, node: UOp) -> float:
+        """Arrays that evaluating `node` reads, each weighed by its size relative to the node's."""
+        total, seen, stack = 0.0, {node}, [node]
+        size = max(1, node.size)
+        while stack:
+            n = stack.pop()
+            for s in n.src:
+                if s in seen:
+                    continue
+                seen.add(s)
+                if is_storage(s) or s in self.forced or s.op is Ops.REDUCE:
+                    total += min(1.0, s.size / size)
+                else:
+                    stack.append(s)
+        return total
+
+
+def stored_value(node: UOp) -> UOp:
+    """Return what a forced node stores: the value of an assignment, the source of CONTIGUOUS, or the node itself."""
+    if node.op is Ops.AFTER:
+        return node.src[1].src[1]
+    if node.op is Ops.CONTIGUOUS:
+        return node.src[0]
+    return node
+
+
+def _size(r: UOp) -> int:
+    stop = r.src[0]
+    return int(stop.value) if stop.is_const else 1
+
+
+def fuse(order: list[UOp], forced: set[UOp]) -> Fusion:
+    """Decide the kernel borders of a graph.
+
+    Args:
+        order: its nodes, sources first.
+        forced: nodes that are stored whatever it costs: results, assignments (AFTER), CONTIGUOUS, sources of copies.
+    """
+    return _Fuser(order, forced).run()

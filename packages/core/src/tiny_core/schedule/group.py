@@ -1,0 +1,257 @@
+"""Groups: which kernels become one, and in which order the groups run.
+
+Two kernels over the same output axes are one if they read something in common, or one reads the other's result at the
+very index it is stored at, and no other kernel has to run between them. The order respects reads after writes, writes
+after reads of an earlier version, and copies. Where no order exists (a value is wanted after its storage has been
+overwritten), the versions to copy are returned instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiny_core.ir import payload as p
+from tiny_core.ir.ops import MOVEMENT, Ops
+from tiny_core.ir.uop import UOp
+from tiny_core.schedule.fuse import Fusion, Kernel, is_storage
+from tiny_core.schedule.lower import view_index
+from tiny_core.schedule.movement import Index, flat_index
+
+MAX_STORES = 16  # results of one kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A kernel that stores `members` over `ranges`, or a copy."""
+
+    members: tuple[UOp, ...]
+    ranges: Index
+    copy: UOp | None = None
+
+
+class _Graph:
+    """Kernels and copies as numbered vertices; sets of vertices are bit masks."""
+
+    def __init__(self, order: list[UOp], fusion: Fusion) -> None:
+        self.kernels: list[Kernel | None] = list(fusion.kernels)
+        self.copies: dict[int, UOp] = {}
+        self.maker = dict(fusion.stored)
+        for node in order:
+            if node.op is Ops.COPY:
+                self.copies[len(self.kernels)] = node
+                self.maker[node] = len(self.kernels)
+                self.kernels.append(None)
+        self.count = len(self.kernels)
+        self.before = [0] * self.count
+        self.readers: dict[UOp, int] = {}
+        for v in range(self.count):
+            for node in self.read(v):
+                self.readers[node] = self.readers.get(node, 0) | 1 << v
+                if node in self.maker and self.maker[node] != v:
+                    self.before[v] |= 1 << self.maker[node]
+        self.overwrites: list[
+            tuple[UOp, int, int]
+        ] = []  # version, its writer, the readers that must come first
+        for node in order:
+            if node.op is not Ops.AFTER:
+                continue
+            old, writer = node.src[0], self.maker[node]
+            if old in self.maker:
+                self.before[writer] |= 1 << self.maker[old]
+            first = self.readers.get(old, 0) & ~(1 << writer)
+            self.overwrites.append((old, writer, first))
+            self.before[writer] |= first
+
+    def read(self, v: int) -> list[UOp]:
+        """Storage that vertex `v` reads."""
+        kernel = self.kernels[v]
+        if kernel is not None:
+            return list(kernel.reads)
+        node = self.copies[v].src[0]
+        while node.op in MOVEMENT and node not in self.maker:
+            node = node.src[0]
+        return [node]
+
+
+def group(
+    order: list[UOp], fusion: Fusion, device_of: Callable[[UOp], p.Device]
+) -> tuple[list[Group], set[UOp]]:
+    """Return the groups in running order, or the versions of storage that must be copied first."""
+    hazards = {node for k in fusion.kernels if k.root.op is Ops.AFTER for node in _read_elsewhere(k)}
+    if hazards:
+        return [], hazards
+    graph = _Graph(order, fusion)
+    after, before = _closure(graph)
+    conflicts = {old for old, writer, readers in graph.overwrites if readers & after[writer]}
+    if conflicts:
+        return [], conflicts
+    team = _merge(graph, after, before, device_of)
+    return _ordered(graph, team), set()
+
+
+def _read_elsewhere(kernel: Kernel) -> list[UOp]:
+    """Versions of an assignment's own storage that it reads at another index than it writes."""
+    target, at = view_index(kernel.root.src[1].src[0], kernel.ranges)
+    return [
+        node
+        for node, sites in kernel.reads.items()
+        if is_storage(node) and node.op is not Ops.COPY and node.base is target
+        if any(flat_index(index, node.shape) is not at for index, _ in sites)
+    ]
+
+
+def _closure(graph: _Graph) -> tuple[list[int], list[int]]:
+    """Return, for each vertex, all vertices after it and all before it."""
+    before = list(graph.before)
+    changed = True
+    while changed:
+        changed = False
+        for v in range(graph.count):
+            have = before[v]
+            more, rest = have, have
+            while rest:
+                low = rest & -rest
+                more |= before[low.bit_length() - 1]
+                rest ^= low
+            if more != have:
+                before[v] = more
+                changed = True
+    after = [0] * graph.count
+    for v in range(graph.count):
+        rest = before[v]
+        while rest:
+            low = rest & -rest
+            after[low.bit_length() - 1] |= 1 << v
+            rest ^= low
+    return after, before
+
+
+def _merge(
+    graph: _Graph, after: list[int], before: list[int], device_of: Callable[[UOp], p.Device]
+) -> list[int]:
+    """Return the team (smallest vertex of its group) of each vertex."""
+    team = list(range(graph.count))
+    members: dict[int, list[int]] = {v: [v] for v in range(graph.count)}
+    open_teams: dict[tuple[Index, p.Device], list[int]] = {}
+    for v, kernel in enumerate(graph.kernels):
+        if kernel is None or kernel.contraction:
+            continue
+        key = (kernel.ranges, device_of(kernel.root))
+        for t in reversed(open_teams.get(key, [])):
+            if len(members[t]) < MAX_STORES and _may_join(graph, members[t], v, after, before):
+                _join(t, v, team, members, after, before)
+                break
+        else:
+            open_teams.setdefault(key, []).append(v)
+    return team
+
+
+def _may_join(graph: _Graph, together: list[int], v: int, after: list[int], before: list[int]) -> bool:
+    kernel = graph.kernels[v]
+    assert kernel is not None
+    mask = 1 << v
+    for t in together:
+        mask |= 1 << t
+    t = together[0]  # closures of a team are equal
+    between = ((after[t] & before[v]) | (after[v] & before[t])) & ~mask
+    if between:
+        return False
+    shared = False
+    for other in together:
+        peer = graph.kernels[other]
+        assert peer is not None
+        shared |= any(node in kernel.reads and node.size > 1 for node in peer.reads)
+        for reader, writer in ((kernel, peer), (peer, kernel)):
+            if writer.root in reader.reads:
+                if not _aligned(writer, reader.reads[writer.root]):
+                    return False
+                shared = True
+            if writer.root.op is Ops.AFTER and not _reads_in_step(reader, writer):
+                return False
+    return shared
+
+
+def _aligned(writer: Kernel, sites: set[tuple[Index, UOp | None]]) -> bool:
+    """Whether all `sites` read exactly the element that the writer stores in the same iteration."""
+    root = writer.root
+    at = (
+        view_index(root.src[1].src[0], writer.ranges)[1]
+        if root.op is Ops.AFTER
+        else flat_index(writer.ranges, root.shape)
+    )
+    return all(gate is None and flat_index(index, root.shape) is at for index, gate in sites)
+
+
+def _reads_in_step(reader: Kernel, writer: Kernel) -> bool:
+    """Whether the reader touches the storage that an assignment overwrites only at the element overwritten."""
+    target, at = view_index(writer.root.src[1].src[0], writer.ranges)
+    for node, sites in reader.reads.items():
+        if node is writer.root or not is_storage(node) or node.op is Ops.COPY or node.base is not target:
+            continue
+        if any(flat_index(index, node.shape) is not at for index, _ in sites):
+            return False
+    return reader.root.op is not Ops.AFTER or reader.root.base is not target
+
+
+def _join(
+    t: int, v: int, team: list[int], members: dict[int, list[int]], after: list[int], before: list[int]
+) -> None:
+    team[v] = t
+    members[t].append(v)
+    del members[v]
+    mask = sum(1 << m for m in members[t])
+    down, up = after[t] | after[v], before[t] | before[v]
+    for m in members[t]:
+        after[m], before[m] = down & ~mask, up & ~mask
+    down, up = after[t], before[t]
+    rest = up
+    while rest:
+        low = rest & -rest
+        after[low.bit_length() - 1] |= down | mask
+        rest ^= low
+    rest = down
+    while rest:
+        low = rest & -rest
+        before[low.bit_length() - 1] |= up | mask
+        rest ^= low
+
+
+def _ordered(graph: _Graph, team: list[int]) -> list[Group]:
+    """Order the teams: each as early as its vertices were met, after all it depends on."""
+    members: dict[int, list[int]] = {}
+    for v, t in enumerate(team):
+        members.setdefault(t, []).append(v)
+    needs = {
+        t: {team[b] for v in vs for b in _bits(graph.before[v]) if team[b] != t} for t, vs in members.items()
+    }
+    done: set[int] = set()
+    out: list[Group] = []
+    for first in members:
+        stack = [first]
+        while stack:
+            t = stack[-1]
+            if t in done:
+                stack.pop()
+                continue
+            waiting = [n for n in sorted(needs[t]) if n not in done]
+            if waiting:
+                stack.append(waiting[0])
+                continue
+            stack.pop()
+            done.add(t)
+            if t in graph.copies:
+                out.append(Group((), (), graph.copies[t]))
+            else:
+                kernels = [k for v in members[t] if (k := graph.kernels[v]) is not None]
+                out.append(Group(tuple(k.root for k in kernels), kernels[0].ranges))
+    return out
+
+
+def _bits(mask: int) -> list[int]:
+    out = []
+    while mask:
+        low = mask & -mask
+        out.append(low.bit_length() - 1)
+        mask ^= low
+    return out

@@ -1,0 +1,203 @@
+"""`schedule`: from tensor graphs to a linear list of kernels and copies.
+
+In: root nodes of the tensor stage. Out: a `Schedule`. Guaranteed: an item runs after what it reads is written and before
+what it reads is overwritten; a value read at version n is the value of version n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tiny_core.errors import DeviceError
+from tiny_core.ir import payload as p
+from tiny_core.ir.ops import MOVEMENT, Ops
+from tiny_core.ir.uop import UOp, toposort
+from tiny_core.schedule import reductions
+from tiny_core.schedule.fuse import Fusion, axes, fuse, is_storage
+from tiny_core.schedule.group import Group, group
+from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
+from tiny_core.schedule.lower import Lowering
+from tiny_core.schedule.movement import flat_index, source_index
+
+
+def schedule(roots: Sequence[UOp], device: p.Device = "CPU") -> Schedule:
+    """Return the items that compute `roots`.
+
+    Args:
+        roots: tensor-stage nodes: values, or assignments (AFTER over STORE).
+        device: where values that read no storage are computed.
+    """
+    roots = tuple(roots)
+    wanted = list(prepare(roots))
+    while True:
+        attempt = _Attempt(wanted, device)
+        copied = attempt.plan()
+        if not copied:
+            return attempt.finish()
+        # some value is still needed after its storage is overwritten: read it from a copy made before
+        wanted = _with_copies(wanted, copied)
+
+
+def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
+    """Rewrite what the rest need not know of: DETACH, CONTIGUOUS of storage, reductions too long for one kernel."""
+    done: dict[UOp, UOp] = {}
+    for node in toposort(roots):
+        src = tuple(done[s] for s in node.src)
+        new = node if src == node.src else node.replace(src)
+        if new.op is Ops.DETACH or (
+            new.op is Ops.CONTIGUOUS and (new.src[0].op is Ops.CONTIGUOUS or view(new.src[0]))
+        ):
+            new = new.src[0]
+        elif new.op is Ops.REDUCE:
+            new = reductions.split(new)
+        done[node] = new
+    return tuple(done[r] for r in roots)
+
+
+def view(node: UOp) -> Arg | None:
+    """Return which contiguous part of storage a chain of movements shows, or None if it is no such view."""
+    base = node
+    while base.op in MOVEMENT:
+        base = base.src[0]
+    if not is_storage(base) or base.op is Ops.COPY:
+        return None
+    if base is node:
+        return Arg(base.base)
+    if node.size == 0:
+        return Arg(base.base)
+    index = axes(node.shape)
+    want = flat_index(index, node.shape)
+    step = node
+    while step is not base:
+        index, gate = source_index(step, index)
+        if gate is not None:
+            return None
+        step = step.src[0]
+    from tiny_core.ir.algebra.index import from_linear, linear_form
+
+    terms, offset = linear_form(flat_index(index, base.shape))
+    if offset < 0 or from_linear(terms, 0) is not want:
+        return None
+    return Arg(base.base, offset)
+
+
+class _Attempt:
+    """One attempt at a schedule of `wanted`."""
+
+    def __init__(self, wanted: list[UOp], device: p.Device) -> None:
+        self.wanted = wanted
+        self.order = toposort(wanted)
+        self.default = device
+        self.devices: dict[UOp, p.Device | None] = {}
+        for node in self.order:
+            self.devices[node] = self._device(node)
+
+    def _device(self, node: UOp) -> p.Device | None:
+        if node.op in (Ops.BUFFER, Ops.PARAM):
+            arg = node.arg
+            assert isinstance(arg, p.Storage | p.Param)
+            return arg.device
+        if node.op is Ops.COPY:
+            return node.payload(p.Copy).device
+        found = {d for s in node.src if (d := self.devices[s]) is not None}
+        if len(found) > 1:
+            names = " and ".join(sorted(map(str, found)))
+            raise DeviceError(f"{node.op.value} of values on {names}", "move one of them with .to()")
+        return next(iter(found), None)
+
+    def plan(self) -> set[UOp]:
+        """Decide borders, groups and order. Returns versions of storage that must be copied to make an order possible;
+        none if there is one."""
+        forced = self._forced()
+        self.fusion: Fusion = fuse(self.order, forced)
+        self.groups, conflicts = group(self.order, self.fusion, self._device_of)
+        return conflicts
+
+    def _device_of(self, node: UOp) -> p.Device:
+        return self.devices[node] or self.default
+
+    def _forced(self) -> set[UOp]:
+        forced: set[UOp] = set()
+        for node in self.order:
+            if node.op in (Ops.AFTER, Ops.CONTIGUOUS):
+                forced.add(node)
+            elif node.op is Ops.COPY and self.devices[node.src[0]] is not None and view(node.src[0]) is None:
+                forced.add(_below_views(node.src[0]))
+        for node in self.wanted:
+            if view(node) is None:
+                forced.add(_below_views(node))
+        return {n for n in forced if not (is_storage(n) and n.op is not Ops.AFTER)}
+
+    def finish(self) -> Schedule:
+        """Give every stored node its memory and lower the groups."""
+        places: dict[UOp, UOp] = {}
+        for node in self.fusion.stored:
+            if node.op is not Ops.AFTER:
+                places[node] = UOp.buffer(node.dtype, max(1, node.size), self._device_of(node))
+        for node in self.order:
+            if node.op is Ops.COPY:
+                places[node] = UOp.buffer(node.dtype, max(1, node.size), node.payload(p.Copy).device)
+        items: list[Item] = []
+        for g in self.groups:
+            items.append(self._item(g, places))
+        results = tuple(self._result(n, places) for n in self.wanted)
+        kept = {b for r in results for b in r.toposort() if b.op is Ops.BUFFER}
+        return Schedule(tuple(items), results, tuple(b for b in places.values() if b not in kept))
+
+    def _item(self, g: Group, places: dict[UOp, UOp]) -> Item:
+        if g.copy is not None:
+            source = self._locate(g.copy.src[0], places)
+            return CopyItem(Arg(places[g.copy]), source, g.copy.size)
+        kernel, args = Lowering(places, g.members).kernel(g.ranges)
+        return KernelItem(kernel, args, self._device_of(g.members[0]), serves=g.members)
+
+    def _locate(self, node: UOp, places: dict[UOp, UOp]) -> Arg:
+        """Where the value of a copied node lies."""
+        arg = view(node)
+        if arg is not None:
+            return arg
+        return Arg(places[_below_views(node)])
+
+    def _result(self, node: UOp, places: dict[UOp, UOp]) -> UOp:
+        """Return the movements of a root over the BUFFER that now holds what is below them."""
+        chain = []
+        while node not in places and node.op in MOVEMENT:
+            chain.append(node)
+            node = node.src[0]
+        if node in places:
+            held = places[node]
+            result = (
+                held
+                if node.shape == held.shape
+                else UOp(Ops.RESHAPE, node.dtype, (held,), p.Shape(node.shape))
+            )
+        else:
+            result = node.base
+        for step in reversed(chain):
+            result = step.replace((result,))
+        return result
+
+
+def _below_views(node: UOp) -> UOp:
+    """Return the node to store for `node`: below views that only reorder what is stored contiguously anyway."""
+    below = node
+    while below.op is Ops.RESHAPE:
+        below = below.src[0]
+    return node if below.op in MOVEMENT or is_storage(below) else below
+
+
+def _with_copies(wanted: list[UOp], versions: set[UOp]) -> list[UOp]:
+    """Let every reader of `versions` read a copy, except the assignments that follow them."""
+    done: dict[UOp, UOp] = {}
+    raw: dict[UOp, UOp] = {}
+    for node in toposort(wanted):
+        if node.op is Ops.AFTER:
+            root, store = node.src
+            target, value = store.src
+            stored = UOp(Ops.STORE, store.dtype, (raw[target], done[value]), store.arg)
+            new = node.replace((raw[root], stored))
+        else:
+            new = node.replace(tuple(done[s] for s in node.src)) if node.src else node
+        raw[node] = node.replace(tuple(raw[s] for s in node.src)) if node.op in MOVEMENT else new
+        done[node] = UOp(Ops.CONTIGUOUS, node.dtype, (new,)) if node in versions else new
+    return [raw[n] if n in versions else done[n] for n in wanted]

@@ -1,0 +1,148 @@
+"""From tensors to the host: numbers, lists, numpy arrays, text. Each of these realizes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Never
+
+from tiny_core import dtypes
+from tiny_core.dtypes import DType, Number
+from tiny_core.errors import DTypeError, ShapeError
+from tiny_core.tensor.losses import Losses
+from tiny_core.tensor.realize import engine
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+NestedList = Number | list["NestedList"]
+_SHOWN = 64
+"""A realized tensor of at most so many elements shows them in its repr."""
+
+
+class Conversions(Losses):
+    """Data out."""
+
+    __slots__ = ()
+
+    def _bytes(self) -> memoryview:
+        return self._contents(engine().read_host)
+
+    def data(self) -> memoryview:
+        """The elements as a read-only view of this shape; realizes. The view does not change when the tensor does.
+
+        Raises:
+            DTypeError: Python has no format for the dtype (bfloat16 and fp8); `numpy` has.
+        """
+        if not self.dtype.code:
+            raise DTypeError(
+                f"data of {self.dtype.name}", "Python has no format for it; use .numpy() or .float()"
+            )
+        flat = self._bytes().cast("B")
+        if self.dtype.code == "e":
+            raise DTypeError("data of float16", "memoryview has no format for it; use .numpy() or .float()")
+        if not self.numel():
+            return flat.cast(self.dtype.code).toreadonly()
+        return (
+            flat.cast(self.dtype.code, self.shape) if self.shape else flat.cast(self.dtype.code)
+        ).toreadonly()
+
+    def item(self) -> Number:
+        """The one element as a Python number; realizes. Raises ShapeError for more or fewer than one."""
+        if self.numel() != 1:
+            raise ShapeError(
+                f"item of a tensor of shape {self.shape}", "it has not one element; index it, or use tolist"
+            )
+        return _numbers(self._bytes(), self.dtype)[0]
+
+    def tolist(self) -> NestedList:
+        """The elements as nested lists of Python numbers (a number for a scalar); realizes."""
+        values = _numbers(self._bytes(), self.dtype)
+        return _nest(values, self.shape, 0)[0]
+
+    def numpy(self) -> npt.NDArray[np.generic]:
+        """The elements as a read-only numpy array; realizes. It shares memory where the host sees the device's, and
+        does not change when the tensor does."""
+        import numpy as np
+
+        array = np.frombuffer(self._bytes(), _numpy_dtype(self.dtype)).reshape(self.shape)
+        array.flags.writeable = False
+        return array
+
+    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+        array = self.numpy()
+        return (
+            array.astype(dtype)
+            if dtype is not None and array.dtype != dtype
+            else array.copy()
+            if copy
+            else array
+        )
+
+    __array_ufunc__ = None
+    """numpy leaves arithmetic with tensors alone: `array * tensor` is a TypeError rather than an array of tensors."""
+
+    def __bool__(self) -> Never:
+        raise DTypeError(
+            f"truth of a tensor of shape {self.shape}",
+            "use .item() for its number, where() to choose by elements, any() or all() to combine them",
+        )
+
+    def __repr__(self) -> str:
+        head = f"{self.dtype.name}{list(self.shape)} on {self.device}"
+        if not self._cell.realized:
+            return f"<Tensor {head}, lazy>"
+        if self.numel() > _SHOWN:
+            return f"<Tensor {head}>"
+        values = iter([_text(v, self.dtype) for v in _numbers(self._bytes(), self.dtype)])
+        return f"<Tensor {head}: {_brackets(values, self.shape)}>"
+
+
+def _numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
+    import numpy as np
+
+    if dtype.code:
+        return np.dtype(np.bool_ if dtype is dtypes.bool_ else dtype.name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, {"float8_e4m3": "float8_e4m3fn"}.get(dtype.name, dtype.name)))
+
+
+def _numbers(content: memoryview, dtype: DType) -> Sequence[Number]:
+    """Bytes as Python numbers."""
+    content = content.cast("B")
+    if dtype.code == "e":
+        return struct.unpack(f"<{content.nbytes // 2}e", content)
+    if dtype.code:
+        return content.cast(dtype.code).tolist() if content.nbytes else []
+    n = dtype.itemsize
+    return [
+        dtypes.from_bits(int.from_bytes(content[i : i + n], "little"), dtype)
+        for i in range(0, content.nbytes, n)
+    ]
+
+
+def _nest(values: Sequence[Number], shape: tuple[int, ...], at: int) -> tuple[NestedList, int]:
+    if not shape:
+        return values[at], at + 1
+    out: list[NestedList] = []
+    for _ in range(shape[0]):
+        item, at = _nest(values, shape[1:], at)
+        out.append(item)
+    return out, at
+
+
+def _text(value: Number, dtype: DType) -> str:
+    if not dtype.is_float or dtype is dtypes.float64:
+        return repr(value)
+    digits = {dtypes.float32: 6, dtypes.float16: 4}.get(dtype, 3)
+    short = f"{value:.{digits}g}"
+    return short if any(c in short for c in ".en") else short + ".0"
+
+
+def _brackets(values: Sequence[str] | object, shape: tuple[int, ...]) -> str:
+    take = iter(values)  # type: ignore[call-overload]  # an iterator of strings, used up from left to right
+    if not shape:
+        return str(next(take))
+    return "[" + ", ".join(_brackets(take, shape[1:]) for _ in range(shape[0])) + "]"

@@ -1,0 +1,274 @@
+"""The handle: a cell, a chain of movements, and the line that made it. Base of the layers that make up Tensor.
+
+The layers are one class each, in one file each, every one a subclass of the one before:
+handle → elementwise → maths → movement → reduce → index → creation → random → nnops → losses → convert → tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from tiny_core import dtypes
+from tiny_core.dtypes import DType, Number
+from tiny_core.errors import DeviceError, DTypeError, ShapeError
+from tiny_core.ir import payload as p
+from tiny_core.ir.ops import Ops
+from tiny_core.ir.uop import UOp
+from tiny_core.tensor import graph as g
+from tiny_core.tensor.cell import PARAMS, Cell, Chain, Step
+from tiny_core.tensor.lines import Line, show, user_line
+
+DTypeLike = DType | str
+
+
+def default_device() -> str:
+    from tiny_core.runtime.device import default_device as chosen
+
+    return chosen()
+
+
+def canonical_device(device: p.Device | None) -> p.Device | None:
+    """Return the one name of a device (of each device, for a tuple); None stays None."""
+    if device is None:
+        return None
+    from tiny_core.runtime.device import Device
+
+    if isinstance(device, str):
+        return Device.canonicalize(device)
+    return tuple(Device.canonicalize(d) for d in device)
+
+
+def as_dtype(dtype: DTypeLike) -> DType:
+    """Accept a DType or its name; raises DTypeError."""
+    return dtypes.parse(dtype) if isinstance(dtype, str) else dtype
+
+
+def strong(dtype: DType) -> DType:
+    """The dtype that a weak one becomes where nothing else decides."""
+    if not dtype.is_weak:
+        return dtype
+    return dtypes.float32 if dtype.is_float else dtypes.int32
+
+
+def promote(*types: DType) -> DType:
+    """The strong dtype that these meet in."""
+    return strong(dtypes.promote(*types))
+
+
+class Handle:
+    """One array, or a view of one."""
+
+    __slots__ = ("__weakref__", "_cell", "_chain", "_line", "_node", "_seen")
+    _cell: Cell
+    _chain: Chain
+    _line: Line | None
+    _node: UOp
+    _seen: UOp | None
+
+    @classmethod
+    def _over(cls, cell: Cell, chain: Chain, line: Line | None) -> Self:
+        self = object.__new__(cls)
+        self._cell, self._chain, self._line = cell, chain, line
+        self._seen = None
+        return self
+
+    @classmethod
+    def _from_node(cls, node: UOp, device: p.Device | None = None, leaf: bool = False) -> Self:
+        """A new array with this value."""
+        line = user_line()
+        return cls._over(Cell(node, device, line, leaf), (), line)
+
+    def _result(self, what: str, node: UOp, *others: Handle) -> Self:
+        """A new array computed by `what` from this one and others."""
+        return self._from_node(node, self._common_device(what, *others))
+
+    def _view(self, node: UOp) -> Self:
+        """A handle on the same array: `node` is movements (or DETACH) over this handle's node."""
+        steps: list[Step] = []
+        step = node
+        while step is not self.uop:
+            steps.append((step.op, step.arg))
+            step = step.src[0]
+        return self._over(self._cell, (*self._chain, *reversed(steps)), user_line())
+
+    def _common_device(self, what: str, *others: Handle) -> p.Device | None:
+        device = self._cell.device
+        for other in others:
+            its = other._cell.device
+            if device is None:
+                device = its
+            elif its is not None and its != device:
+                raise DeviceError(
+                    f"{what}: tensors on {device} and {its}",
+                    f"move one of them, e.g. with .to({device!r}); the second was made at {show(other._line)}",
+                )
+        return device
+
+    # ---- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def uop(self) -> UOp:
+        """The node of its current value."""
+        value = self._cell.value
+        if self._seen is not value:
+            node = value
+            for op, arg in self._chain:
+                node = UOp(op, node.dtype, (node,), arg)
+            self._node, self._seen = node, value
+        return self._node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.uop.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._cell.value.dtype
+
+    @property
+    def device(self) -> p.Device:
+        """Where it lives; the default device for constants, which follow their operands."""
+        return self._cell.device or default_device()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.uop.shape)
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self.uop.size
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def size(self, dim: int | None = None) -> int | tuple[int, ...]:
+        """The shape, or the length of one axis."""
+        return self.shape if dim is None else self.shape[self._axis("size", dim)]
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_float
+
+    def __len__(self) -> int:
+        """Length of the first axis; raises ShapeError for a scalar."""
+        if not self.shape:
+            raise ShapeError("len of a tensor of shape ()", "a scalar has no axes; use .numel()")
+        return self.shape[0]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ---- gradients wanted ----------------------------------------------------------------------------------------
+
+    @property
+    def is_param(self) -> bool:
+        """Whether `backward` gives it a gradient."""
+        return self._cell.param
+
+    def is_param_(self, value: bool = True) -> Self:
+        """Ask for a gradient in `backward` (or no longer); returns itself.
+
+        It gets storage of its own, to be told from others of equal value: a view becomes a copy.
+
+        Raises:
+            DTypeError: it is not of a float dtype.
+        """
+        if value and not self.dtype.is_float:
+            raise DTypeError(f"requires_grad of a tensor of {self.dtype.name}", "only floats have gradients")
+        if not value:
+            self._cell.param = False
+            PARAMS.discard(self._cell)
+            return self
+        if self._chain:
+            self._cell, self._chain, self._seen = Cell(self.uop, self._cell.device, self._line), (), None
+        self._cell.own(self.device)
+        self._cell.param = True
+        PARAMS.add(self._cell)
+        return self
+
+    @property
+    def grad(self) -> Self | None:
+        """The gradient that `backward` has accumulated, or None."""
+        found = self._cell.grad
+        if found is None or self._chain:
+            return None
+        assert isinstance(found, type(self))
+        return found
+
+    @grad.setter
+    def grad(self, value: Self | None) -> None:
+        self._cell.grad = value
+
+    @property
+    def requires_grad(self) -> bool:
+        """The same as `is_param`."""
+        return self._cell.param
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool | None) -> None:
+        self.is_param_(bool(value))
+
+    def requires_grad_(self, value: bool = True) -> Self:
+        return self.is_param_(value)
+
+    # ---- dtypes ----------------------------------------------------------------------------------------------------
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """Convert the elements: integers wrap, floats round to nearest even, float to integer saturates (NaN to 0)."""
+        to = strong(as_dtype(dtype))
+        if to is dtypes.void:
+            raise DTypeError("cast to void", "tensors have elements")
+        return self if to is self.dtype else self._from_node(g.cast(self.uop, to), self._cell.device)
+
+    def bitcast(self, dtype: DTypeLike) -> Self:
+        """Read the same bits as another dtype of equal width; raises DTypeError otherwise."""
+        to = as_dtype(dtype)
+        if to.bits != self.dtype.bits or to.is_weak or to is dtypes.void:
+            raise DTypeError(
+                f"bitcast from {self.dtype.name} to {to.name}: widths differ", "cast converts between widths"
+            )
+        return (
+            self
+            if to is self.dtype
+            else self._from_node(UOp(Ops.BITCAST, to, (self.uop,)), self._cell.device)
+        )
+
+    def _computed_in(self) -> tuple[Self, DType]:
+        """This tensor in the dtype that a chain of float operations is computed in, and the dtype of the result:
+        integers become float32, narrow floats are computed in float32 and rounded once."""
+        dtype = self.dtype
+        if dtype in dtypes.narrow_floats:
+            return self.cast(dtypes.float32), dtype
+        return (self, dtype) if dtype.is_float else (self.cast(dtypes.float32), dtypes.float32)
+
+    # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def _axis(self, what: str, axis: int, rank: int | None = None) -> int:
+        """Return an axis counted from the front; raises ShapeError."""
+        n = len(self.shape) if rank is None else rank
+        if not -n <= axis < n:
+            raise ShapeError(
+                f"{what}: axis {axis} of a tensor of shape {self.shape}", f"axes are {-n} … {n - 1}"
+            )
+        return axis % n
+
+    def _axes(self, what: str, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+        """Return axes counted from the front, each once; None is all of them. Raises ShapeError."""
+        if axis is None:
+            return tuple(range(len(self.shape)))
+        given = (axis,) if isinstance(axis, int) else tuple(axis)
+        axes = tuple(self._axis(what, a) for a in given)
+        if len(set(axes)) != len(axes):
+            raise ShapeError(
+                f"{what}: axes {given} of a tensor of shape {self.shape}", "an axis is named twice"
+            )
+        return axes
+
+    def _number(self, value: Number) -> UOp:
+        """A number of this tensor's dtype and shape."""
+        return g.const(value, self.dtype, self.shape)

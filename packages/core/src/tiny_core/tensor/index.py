@@ -1,0 +1,237 @@
+"""Indexing: integers, slices with steps, None, Ellipsis, integer tensors; assignment into views; gather.
+
+What indexing with integers and slices gives is a view: it aliases, negative steps included. Integer tensors gather:
+their result is a new array. Python indices are checked at the call; elements of an index tensor that are out of range
+read 0, negative ones count from the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Self, cast
+
+from tiny_core import dtypes
+from tiny_core.errors import DTypeError, IndexOutOfRange, ShapeError
+from tiny_core.ir.ops import Ops
+from tiny_core.ir.uop import UOp
+from tiny_core.tensor import graph as g
+from tiny_core.tensor.assign import Assignment
+from tiny_core.tensor.elementwise import Operand
+from tiny_core.tensor.handle import Handle
+
+Item = int | slice | None | EllipsisType | Handle | Sequence[int]
+Index = Item | tuple[Item, ...]
+
+
+class Indexing(Assignment):
+    """Parts of arrays."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Index) -> Self:
+        items = index if isinstance(index, tuple) else (index,)
+        view, tensors = self._slice(items)
+        if not tensors:
+            return self._view(view)
+        return self._result("indexing", _pick(view, tensors), *(t for t in items if isinstance(t, Handle)))
+
+    def __setitem__(self, index: Index, value: Operand | Sequence[float]) -> None:
+        """Assign into a view, broadcasting and casting; where a bool tensor of this shape holds, a number or tensor.
+
+        Raises:
+            ShapeError: the value does not broadcast to the view, or the index has integer tensors.
+        """
+        if not isinstance(value, (Handle, bool, int, float)):
+            value = self._listed(value)
+        if isinstance(index, Handle) and index.dtype is dtypes.bool_:
+            side = (
+                value
+                if not isinstance(value, Handle)
+                else self._from_node(g.cast(value.uop, self.dtype), value._cell.device)
+            )
+            chosen = self._from_node(index.uop, index._cell.device).where(side, self)
+            self._store(g.cast(chosen.uop, self.dtype), self._common_device("setitem", chosen))
+            return
+        items = index if isinstance(index, tuple) else (index,)
+        view, tensors = self._slice(items)
+        if tensors:
+            raise ShapeError(
+                f"assignment at tensor indices of a tensor of shape {self.shape}",
+                "use where with a mask; a bool tensor as the only index works",
+            )
+        target = self._view(view)
+        if isinstance(value, Handle):
+            target._store(g.cast(value.uop, self.dtype), self._common_device("setitem", value))
+        else:
+            target._store(g.const(value, self.dtype), self._cell.device)
+
+    def __delitem__(self, index: Index) -> None:
+        raise DTypeError("tensors have no deletable items", "take the parts to keep, and cat them")
+
+    def __iter__(self) -> Iterator[Self]:
+        """The parts along the first axis; raises ShapeError for a scalar."""
+        if not self.shape:
+            raise ShapeError("iteration over a tensor of shape ()", "a scalar has no axes; use .item()")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, x: object) -> bool:
+        raise DTypeError("`in` on a tensor", "(tensor == x).any().item() says whether an element is equal")
+
+    # ---- index lists -------------------------------------------------------------------------------------------------
+
+    def _slice(self, items: Sequence[Item]) -> tuple[UOp, dict[int, UOp]]:
+        """Apply what is not a tensor; return the view, and the index nodes by axis of it."""
+        used = sum(1 for i in items if i is not None and i is not Ellipsis)
+        if used > self.ndim or sum(1 for i in items if i is Ellipsis) > 1:
+            raise IndexOutOfRange(
+                f"{used} indices for a tensor of shape {self.shape}", "at most one per axis, and one Ellipsis"
+            )
+        rest = [slice(None)] * (self.ndim - used)
+        full: list[Item] = []
+        for item in items:
+            full.extend(rest if item is Ellipsis else [item])
+        if not any(i is Ellipsis for i in items):
+            full.extend(rest)
+        bounds: list[tuple[int, int]] = []
+        steps: list[int] = []
+        shape: list[int] = []  # after ints are dropped and Nones inserted
+        tensors: dict[int, UOp] = {}
+        for item in full:
+            axis = len(bounds)
+            if item is None:
+                shape.append(1)
+                continue
+            n = self.shape[axis]
+            if isinstance(item, slice):
+                begin, end, step, count = _range(item, n)
+                bounds.append((begin, end))
+                steps.append(step)
+                shape.append(count)
+            elif isinstance(item, (Handle, list, tuple)):
+                bounds.append((0, n))
+                steps.append(1)
+                tensors[len(shape)] = self._index_node(item, axis, n)
+                shape.append(n)
+            else:
+                at = _position(item, axis, self.shape)
+                bounds.append((at, at + 1))
+                steps.append(1)
+        view = g.shrink(self.uop, tuple(bounds))
+        view = g.flip(view, tuple(a for a, s in enumerate(steps) if s < 0))
+        for axis, step in enumerate(steps):
+            if abs(step) > 1:
+                count = -(-view.shape[axis] // abs(step))
+                view = g.shear(view, axis, None, abs(step), 0, count)
+        return g.reshape(view, tuple(shape)), tensors
+
+    def _index_node(self, item: Handle | Sequence[int], axis: int, n: int) -> UOp:
+        """An index tensor, negative elements counted from the end."""
+        if not isinstance(item, Handle):
+            for i in item:
+                if isinstance(i, int):
+                    _position(i, axis, self.shape)
+            item = self._listed(item)
+        elif self._common_device("indexing", item) is None:
+            pass
+        if not item.dtype.is_int:
+            raise DTypeError(
+                f"index tensor of {item.dtype.name} for axis {axis} of a tensor of shape {self.shape}",
+                "indices are integers"
+                if item.dtype.is_float
+                else "use where or masked_fill instead of a mask",
+            )
+        return wrapped(item.uop, n)
+
+    def _listed(self, values: object) -> Self:
+        """A tensor of a list, on this tensor's device."""
+        make = cast("type[Self]", type(self))
+        return make(values, device=self._cell.device)  # type: ignore[call-arg]  # the constructor is the last layer's
+
+    def gather(self, dim: int, index: Handle) -> Self:
+        """out[i][j][k] = self[i][index[i][j][k]][k] for dim 1, and so on.
+
+        Raises:
+            ShapeError: the ranks differ, or the index is longer than this along another axis.
+            DTypeError: the index is not of integers.
+        """
+        axis = self._axis("gather", dim)
+        if not index.dtype.is_int:
+            raise DTypeError(f"gather: index of {index.dtype.name}", "indices are integers")
+        shape = index.shape
+        if len(shape) != self.ndim or any(
+            a > b for i, (a, b) in enumerate(zip(shape, self.shape, strict=True)) if i != axis
+        ):
+            raise ShapeError(
+                f"gather along axis {dim}: index of shape {shape} for shape {self.shape}",
+                "ranks must be equal, and the index no longer than the tensor along other axes",
+            )
+        indices = [
+            wrapped(index.uop, self.shape[a]) if a == axis else g.iota_along(shape, a)
+            for a in range(self.ndim)
+        ]
+        return self._result("gather", g.gather(self.uop, indices), index)
+
+    def one_hot(self, num_classes: int) -> Self:
+        """1 (int32) where the last new axis's index is this element, else 0."""
+        if not self.dtype.is_int:
+            raise DTypeError(f"one_hot of {self.dtype.name}", "classes are integers")
+        hit = self._is_class(num_classes, self.ndim)
+        return self._from_node(g.cast(hit, dtypes.int32), self._cell.device)
+
+    def _is_class(self, num_classes: int, axis: int) -> UOp:
+        """Whether the index along a new axis in place `axis` is this element."""
+        shape = (*self.shape[:axis], num_classes, *self.shape[axis:])
+        label = g.expand(g.insert_axes(g.cast(self.uop, dtypes.int32), (axis,)), shape)
+        return g.alu(Ops.CMPEQ, g.iota_along(shape, axis), label)
+
+
+def wrapped(index: UOp, n: int) -> UOp:
+    """Negative indices counted from the end of an axis of n."""
+    if index.dtype.is_unsigned:
+        return index
+    if index.dtype.bits < 32:
+        index = g.cast(index, dtypes.int32)
+    negative = g.scalar_op(Ops.CMPLT, index, 0)
+    return g.where(negative, g.scalar_op(Ops.ADD, index, n), index)
+
+
+def _pick(view: UOp, tensors: dict[int, UOp]) -> UOp:
+    """Gather along the axes that have index tensors."""
+    axes = sorted(tensors)
+    shape = g.broadcast_shape("indexing", *(tensors[a].shape for a in axes))
+    others = [a for a in range(len(view.shape)) if a not in tensors]
+    node = g.gather(g.permute(view, (*axes, *others)), [g.expand(tensors[a], shape) for a in axes])
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return node  # index axes apart from one another: their result leads
+    n, lead = len(shape), axes[0]
+    return g.permute(node, (*range(n, n + lead), *range(n), *range(n + lead, len(node.shape))))
+
+
+def _range(item: slice, n: int) -> tuple[int, int, int, int]:
+    """A slice of an axis of n: the part (begin, end) that holds its elements, the step, and their count."""
+    if item.step == 0:
+        raise ShapeError("slice with step 0", "a step is a positive or negative integer")
+    try:
+        start, stop, step = item.indices(n)
+    except TypeError:
+        raise DTypeError(f"slice {item}", "bounds of slices are integers; tensors index as a whole") from None
+    count = len(range(start, stop, step))
+    if count == 0:
+        return 0, 0, 1, 0
+    last = start + (count - 1) * step
+    return (start, last + 1, step, count) if step > 0 else (last, start + 1, step, count)
+
+
+def _position(item: object, axis: int, shape: tuple[int, ...]) -> int:
+    """An integer index counted from the front."""
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise DTypeError(
+            f"index {item!r} of type {type(item).__name__}", "use ints, slices, None, … or integer tensors"
+        )
+    at, n = int(item.__index__()), shape[axis]
+    if not -n <= at < n:
+        raise IndexOutOfRange(
+            f"index {at} for axis {axis} of a tensor of shape {shape}", f"it takes {-n} … {n - 1}"
+        )
+    return at % n

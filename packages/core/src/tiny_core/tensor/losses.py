@@ -1,0 +1,130 @@
+"""Losses. Labels are compared with the class index, never looked up, so a loss over rows is sibling reductions of a row
+and its gradient is element-wise."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from tiny_core import dtypes
+from tiny_core.errors import DTypeError, ShapeError
+from tiny_core.tensor import graph as g
+from tiny_core.tensor.handle import Handle
+from tiny_core.tensor.nnops import NeuralOps
+
+
+class Losses(NeuralOps):
+    """How far off a prediction is."""
+
+    __slots__ = ()
+
+    def _reduced(self, what: str, reduction: str) -> Self:
+        match reduction:
+            case "mean":
+                return self.mean()
+            case "sum":
+                return self.sum()
+            case "none":
+                return self
+        raise DTypeError(f"{what}: reduction {reduction!r}", "use 'mean', 'sum' or 'none'")
+
+    def binary_crossentropy(self, Y: Handle, reduction: str = "mean") -> Self:
+        """-Y log(p) - (1 - Y) log(1 - p), for probabilities p."""
+        self._same_shape("binary_crossentropy", Y)
+        y = self._from_node(Y.uop, Y._cell.device)
+        return (-(y * self.log()) - (1 - y) * (1 - self).log())._reduced("binary_crossentropy", reduction)
+
+    def binary_crossentropy_logits(
+        self, Y: Handle, reduction: str = "mean", pos_weight: Handle | None = None
+    ) -> Self:
+        """The same for logits, without overflow; `pos_weight` weighs the positive class."""
+        self._same_shape("binary_crossentropy_logits", Y)
+        y = self._from_node(Y.uop, Y._cell.device)
+        positive, negative = self.logsigmoid(), (-self).logsigmoid()
+        weighted = y * positive if pos_weight is None else y * positive * pos_weight
+        return (-(weighted + (1 - y) * negative))._reduced("binary_crossentropy_logits", reduction)
+
+    def sparse_categorical_crossentropy(
+        self, Y: Handle, ignore_index: int = -1, label_smoothing: float = 0.0, reduction: str = "mean"
+    ) -> Self:
+        """Cross-entropy of logits (…, C) with class numbers (…); `ignore_index` counts for nothing.
+
+        Raises:
+            ShapeError: Y is not of this shape without its last axis.
+            DTypeError: Y is not of integers.
+        """
+        return self._sparse(
+            "sparse_categorical_crossentropy", Y, self.ndim - 1, ignore_index, label_smoothing, reduction
+        )
+
+    def _sparse(
+        self, what: str, Y: Handle, axis: int, ignore_index: int | None, smoothing: float, reduction: str
+    ) -> Self:
+        _check_smoothing(what, smoothing)
+        labels = self._labels(what, Y, axis)
+        log_probabilities = self.log_softmax(axis)
+        loss = -log_probabilities._of_class(labels, axis)
+        if smoothing:
+            loss = loss * (1 - smoothing) - log_probabilities.mean(axis) * smoothing
+        if ignore_index is None:
+            return loss._reduced(what, reduction)
+        counted = labels != ignore_index
+        loss = counted.where(loss, 0.0).cast(loss.dtype)
+        return loss.sum() / counted.sum() if reduction == "mean" else loss._reduced(what, reduction)
+
+    def cross_entropy(self, Y: Handle, reduction: str = "mean", label_smoothing: float = 0.0) -> Self:
+        """Cross-entropy of logits (N, C, …) with class numbers (N, …), or with probabilities of this shape."""
+        axis = 0 if self.ndim == 1 else 1
+        if Y.dtype.is_int and Y.shape != self.shape:
+            return self._sparse("cross_entropy", Y, axis, None, label_smoothing, reduction)
+        _check_smoothing("cross_entropy", label_smoothing)
+        self._same_shape("cross_entropy", Y)
+        target = self._from_node(Y.uop, Y._cell.device)
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / self.shape[axis]
+        return -(self.log_softmax(axis) * target).sum(axis)._reduced("cross_entropy", reduction)
+
+    def nll_loss(
+        self,
+        Y: Handle,
+        weight: Handle | None = None,
+        ignore_index: int | None = None,
+        reduction: str = "mean",
+    ) -> Self:
+        """Negative of the log probability (N, C, …) of the classes (N, …), weighed by class; the mean is over weights."""
+        axis = 0 if self.ndim == 1 else 1
+        labels = self._labels("nll_loss", Y, axis)
+        scale = self.ones(labels.shape, dtype=self.dtype, device=labels._cell.device)
+        if weight is not None:
+            along = self._from_node(weight.uop, weight._cell.device)
+            along = along.reshape(*(-1 if i == axis else 1 for i in range(self.ndim))).expand(self.shape)
+            scale = along._of_class(labels, axis)
+        if ignore_index is not None:
+            scale = (labels == ignore_index).where(0.0, scale).cast(scale.dtype)
+        loss = -(self._of_class(labels, axis) * scale)
+        return loss.sum() / scale.sum() if reduction == "mean" else loss._reduced("nll_loss", reduction)
+
+    def _of_class(self, labels: Self, axis: int) -> Self:
+        """The element of each row along `axis` that its label names."""
+        hit = self._from_node(labels._is_class(self.shape[axis], axis), labels._cell.device)
+        return hit.where(self, 0.0).cast(self.dtype).sum(axis)
+
+    def _labels(self, what: str, Y: Handle, axis: int) -> Self:
+        if not Y.dtype.is_int:
+            raise DTypeError(f"{what}: labels of {Y.dtype.name}", "labels are class numbers")
+        wanted = self.shape[:axis] + self.shape[axis + 1 :]
+        if not self.shape or Y.shape != wanted:
+            raise ShapeError(f"{what}: labels {Y.shape} for logits {self.shape}", f"labels must be {wanted}")
+        self._common_device(what, Y)
+        return self._from_node(g.cast(Y.uop, dtypes.int32), Y._cell.device)
+
+    def _same_shape(self, what: str, Y: Handle) -> None:
+        if Y.shape != self.shape:
+            raise ShapeError(
+                f"{what}: targets {Y.shape} for predictions {self.shape}", "shapes must be equal"
+            )
+
+
+def _check_smoothing(what: str, smoothing: float) -> None:
+    if not 0 <= smoothing <= 1 or math.isnan(smoothing):
+        raise DTypeError(f"{what}: label_smoothing {smoothing}", "it lies in 0 … 1")

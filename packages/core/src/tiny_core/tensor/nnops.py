@@ -1,0 +1,335 @@
+"""Matrix products, convolution, pooling, normalisation, attention.
+
+Products are EXPAND, MUL and REDUCE(ADD): what a scheduler recognises as a contraction. Operands of narrow floats are made
+float32 first, so products are exact and the sum accumulates in float32; the result is rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Self, cast
+
+from tiny_core import dtypes
+from tiny_core.errors import DTypeError, ShapeError
+from tiny_core.ir.ops import Ops
+from tiny_core.tensor import graph as g
+from tiny_core.tensor.handle import DTypeLike, Handle, as_dtype, promote
+from tiny_core.tensor.lines import show
+from tiny_core.tensor.random import Random
+
+Sizes = int | Sequence[int]
+
+
+def _each(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
+    """One number for each of n axes."""
+    out = (value,) * n if isinstance(value, int) else tuple(value)
+    if len(out) != n or min(out, default=least) < least:
+        raise ShapeError(
+            f"{what} {value} for {n} axes", f"give a number of at least {least}, or one for each axis"
+        )
+    return out
+
+
+def _ends(padding: Sizes, n: int) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each of n axes: from one number, one per axis, or flat pairs from the last axis on."""
+    if not isinstance(padding, int) and len(padding) == 2 * n:
+        flat = tuple(padding)
+        return tuple((flat[2 * i], flat[2 * i + 1]) for i in reversed(range(n)))
+    return tuple((q, q) for q in _each("padding", padding, n, 0))
+
+
+class NeuralOps(Random):
+    """What networks are made of."""
+
+    __slots__ = ()
+
+    # ---- products ----------------------------------------------------------------------------------------------------
+
+    def dot(self, w: Handle, dtype: DTypeLike | None = None) -> Self:
+        """Matrix product over the last axis of this and the last but one (or only) axis of w; leading axes broadcast.
+
+        Args:
+            w: (…, K, N) or (K,), for this of shape (…, M, K) or (K,).
+            dtype: of accumulation and result.
+
+        Raises:
+            ShapeError: the inner sizes differ, the leading axes do not broadcast, or one is a scalar.
+        """
+        x, name = self, "matmul"
+        if not x.shape or not w.shape:
+            raise ShapeError(
+                f"{name} of shapes {x.shape} and {w.shape}", "both need an axis; use * for scalars"
+            )
+        inner = w.shape[-2] if w.ndim > 1 else w.shape[0]
+        if x.shape[-1] != inner:
+            raise ShapeError(
+                f"{name} of shapes {x.shape} and {w.shape}: {x.shape[-1]} against {inner}",
+                f"the last axis of the first and the last but one of the second must be equal; they were made at "
+                f"{show(x._line)} and {show(w._line)}",
+            )
+        result = promote(x.dtype, w.dtype)
+        compute = g.accumulator(result)
+        if dtype is not None:
+            result = as_dtype(dtype)
+            compute = dtypes.float32 if result in dtypes.narrow_floats else result
+        elif not result.is_float:
+            result = compute
+        a, b = g.cast(x.uop, compute), g.cast(w.uop, compute)
+        if x.ndim > 1 and w.ndim > 1:
+            a = g.insert_axes(a, (x.ndim - 1,))  # (…, M, 1, K)
+        if w.ndim > 1:
+            order = (*range(w.ndim - 2), w.ndim - 1, w.ndim - 2)
+            b = g.permute(b, order)  # (…, N, K)
+            if x.ndim > 1:
+                b = g.insert_axes(b, (w.ndim - 2,))  # (…, 1, N, K)
+        shape = g.broadcast_shape(name, a.shape, b.shape)
+        product = g.alu(Ops.MUL, g.expand(a, shape), g.expand(b, shape))
+        node = g.cast(g.reduce(Ops.ADD, product, (len(shape) - 1,)), result)
+        return self._result(name, node, w)
+
+    def matmul(self, x: Handle, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """`self @ x`; see `dot`."""
+        if reverse:
+            return self._from_node(x.uop, x._cell.device).dot(self, dtype)
+        return self.dot(x, dtype)
+
+    def __matmul__(self, x: Handle) -> Self:
+        return self.matmul(x) if isinstance(x, Handle) else NotImplemented
+
+    def __rmatmul__(self, x: Handle) -> Self:
+        return self.matmul(x, True) if isinstance(x, Handle) else NotImplemented
+
+    def __imatmul__(self, x: Handle) -> Self:
+        return self.assign(self.matmul(x))
+
+    def linear(self, weight: Handle, bias: Handle | None = None, dtype: DTypeLike | None = None) -> Self:
+        """`self @ weight + bias`, weight (in, out); a weight of one axis multiplies."""
+        x = self if dtype is None else self.cast(dtype)
+        out = x.mul(weight) if weight.ndim == 1 else x.dot(weight)
+        return out if bias is None else out.add(bias)
+
+    # ---- convolution -------------------------------------------------------------------------------------------------
+
+    def conv2d(
+        self,
+        weight: Handle,
+        bias: Handle | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """Convolution over as many axes as the weight has after its first two (1, 2, 3, …).
+
+        Args:
+            weight: (out channels, in channels / groups, kernel…), for this of shape (N, in channels, size…).
+            bias: (out channels,).
+            groups: parts of the channels that are convolved apart.
+            stride: step of the windows, one number or one per axis.
+            dilation: step within a window.
+            padding: zeros around: one number, one per axis, or (left, right, top, bottom, …) from the last axis on.
+            dtype: of accumulation and result.
+
+        Raises:
+            ShapeError: shapes do not fit, or the kernel is larger than the padded input.
+        """
+        n = weight.ndim - 2
+        if n < 1 or self.ndim != weight.ndim:
+            raise ShapeError(
+                f"conv2d: input {self.shape} with weight {weight.shape}",
+                "input is (N, channels, size…), weight (out channels, in channels / groups, kernel…)",
+            )
+        batch, channels = self.shape[:2]
+        outs, ins, *kernel = weight.shape
+        if groups < 1 or channels != groups * ins or outs % groups:
+            raise ShapeError(
+                f"conv2d: input of {channels} channels with weight {weight.shape} in {groups} groups",
+                f"channels must be groups * {ins}, and the {outs} outputs a multiple of groups",
+            )
+        if bias is not None and bias.shape != (outs,):
+            raise ShapeError(
+                f"conv2d: bias {bias.shape} for {outs} output channels", f"its shape must be ({outs},)"
+            )
+        result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
+        compute = g.accumulator(result)
+        strides, dilations = _each("stride", stride, n, 1), _each("dilation", dilation, n, 1)
+        padded = self.cast(compute).pad(((0, 0), (0, 0), *_ends(padding, n)))
+        windows = padded._pool(kernel, strides, dilations)  # (N, C, out…, kernel…)
+        out = windows.shape[2 : 2 + n]
+        per_group = (1, outs) if groups == 1 else (1, groups, outs // groups)
+        x = g.reshape(windows, (batch, *(() if groups == 1 else (groups,)), 1, ins, *out, *kernel))
+        w = g.reshape(g.cast(weight.uop, compute), (*per_group, ins, *(1,) * n, *kernel))
+        shape = g.broadcast_shape("conv2d", x.shape, w.shape)
+        product = g.alu(Ops.MUL, g.expand(x, shape), g.expand(w, shape))
+        channel = len(per_group)
+        node = g.reduce(Ops.ADD, product, (channel, *range(channel + 1 + n, len(shape))))
+        y = self._result("conv2d", g.cast(g.reshape(node, (batch, outs, *out)), result), weight)
+        return (
+            y
+            if bias is None
+            else y.add(self._from_node(g.reshape(bias.uop, (outs, *(1,) * n)), bias._cell.device))
+        )
+
+    # ---- pooling -----------------------------------------------------------------------------------------------------
+
+    def _windows(
+        self,
+        what: str,
+        kernel_size: Sizes,
+        stride: Sizes | None,
+        dilation: Sizes,
+        padding: Sizes,
+        ceil_mode: bool,
+    ) -> tuple[
+        tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]], list[tuple[int, int]]
+    ]:
+        """Kernel, stride, dilation, padding, and padding with what ceil_mode adds after each axis."""
+        n = 2 if isinstance(kernel_size, int) else len(kernel_size)
+        if self.ndim < n:
+            raise ShapeError(
+                f"{what}: window {kernel_size} over shape {self.shape}", f"it needs at least {n} axes"
+            )
+        kernel = _each("kernel_size", kernel_size, n, 1)
+        steps = kernel if stride is None else _each("stride", stride, n, 1)
+        gaps = _each("dilation", dilation, n, 1)
+        ends = list(_ends(padding, n))
+        grown = list(ends)
+        if ceil_mode:
+            for i, (size, k, s, d) in enumerate(zip(self.shape[-n:], kernel, steps, gaps, strict=True)):
+                before, after = ends[i]
+                span = size + before + after - d * (k - 1) - 1
+                count = -(-span // s) + 1
+                if (
+                    count - 1
+                ) * s >= size + before:  # a window must start inside the input or its left padding
+                    count -= 1
+                grown[i] = (before, after + max(0, (count - 1) * s - span))
+        return kernel, steps, gaps, ends, grown
+
+    def avg_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Self:
+        """Mean of windows over the last axes (as many as kernel_size has; 2 for a number).
+
+        Args:
+            kernel_size: size of the windows.
+            stride: step of the windows; None for kernel_size.
+            dilation: step within a window.
+            padding: zeros around, as in `conv2d`.
+            ceil_mode: also windows that reach beyond the end.
+            count_include_pad: whether padding counts as elements (what ceil_mode adds never does).
+        """
+        x, dtype = self._computed_in()
+        kernel, steps, gaps, ends, grown = x._windows(
+            "avg_pool2d", kernel_size, stride, dilation, padding, ceil_mode
+        )
+        n = len(kernel)
+        lead: tuple[tuple[int, int], ...] = ((0, 0),) * (x.ndim - n)
+
+        def total(y: Self) -> Self:
+            windows = y._from_node(y._pool(kernel, steps, gaps), y._cell.device)
+            return windows.sum(tuple(range(-n, 0)))
+
+        out = total(x.pad((*lead, *grown)))
+        if ends == grown and (count_include_pad or not any(a or b for a, b in ends)):
+            return (out / math.prod(kernel)).cast(dtype)
+        ones = x.ones_like()
+        if count_include_pad:
+            ones = ones.pad((*lead, *ends), value=1)
+            grown = [(0, after - end) for (_, after), (_, end) in zip(grown, ends, strict=True)]
+        return (out / total(ones.pad((*lead, *grown)))).cast(dtype)
+
+    def max_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+    ) -> Self:
+        """Greatest of windows over the last axes; see `avg_pool2d`. Equal greatest elements share the gradient equally."""
+        kernel, steps, gaps, _, grown = self._windows(
+            "max_pool2d", kernel_size, stride, dilation, padding, ceil_mode
+        )
+        lead: tuple[tuple[int, int], ...] = ((0, 0),) * (self.ndim - len(kernel))
+        x = self.pad((*lead, *grown), value=self.dtype.min)
+        windows = self._from_node(x._pool(kernel, steps, gaps), self._cell.device)
+        return windows.max(tuple(range(-len(kernel), 0)))
+
+    # ---- normalisation and attention ---------------------------------------------------------------------------------
+
+    def batchnorm(
+        self,
+        weight: Handle | None,
+        bias: Handle | None,
+        mean: Handle,
+        invstd: Handle,
+        axis: int | Sequence[int] = 1,
+    ) -> Self:
+        """(x - mean) * invstd * weight + bias, each given along `axis`."""
+        axes = self._axes("batchnorm", axis)
+        shape = tuple(s if i in axes else 1 for i, s in enumerate(self.shape))
+
+        def along(t: Handle) -> Handle:
+            return t if t.ndim == self.ndim else self._from_node(g.reshape(t.uop, shape), t._cell.device)
+
+        x = self.sub(along(mean))
+        if weight is not None:
+            x = x.mul(along(weight))
+        x = x.mul(along(invstd))
+        return x if bias is None else x.add(along(bias))
+
+    def scaled_dot_product_attention(
+        self,
+        key: Handle,
+        value: Handle,
+        attn_mask: Handle | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        enable_gqa: bool = False,
+    ) -> Self:
+        """softmax(self @ keyᵀ / sqrt(E) + mask) @ value (Vaswani et al., 2017).
+
+        Args:
+            key: (…, S, E), for this of shape (…, L, E).
+            value: (…, S, V).
+            attn_mask: broadcasts to (…, L, S): bool, True where attended, or numbers to add.
+            dropout_p: dropout of the weights, while training.
+            is_causal: query i attends to keys 0 … i only; not together with a mask.
+            enable_gqa: repeat the heads (axis -3) of key and value to those of this.
+
+        Raises:
+            ShapeError: shapes do not fit, or both a mask and is_causal are given.
+        """
+        make = cast("Self", self)
+        k, v = (make._from_node(t.uop, t._cell.device) for t in (key, value))
+        if enable_gqa:
+            heads = self.shape[-3]
+            k, v = (t.repeat_interleave(heads // t.shape[-3], dim=-3) for t in (k, v))
+        scores = (self @ k.transpose(-2, -1)) / math.sqrt(self.shape[-1])
+        if is_causal:
+            if attn_mask is not None:
+                raise ShapeError("attention with a mask and is_causal", "give one of them")
+            shape = scores.shape[-2:]
+            attn_mask = self.full(shape, True, device=self._cell.device).tril()
+        if attn_mask is not None:
+            mask = self._from_node(attn_mask.uop, attn_mask._cell.device)
+            scores = mask.where(scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
+        return scores.cast(self.dtype).softmax(-1).dropout(dropout_p) @ v
+
+    def sequential(self, functions: Sequence[object]) -> Self:
+        """Apply functions of a tensor, one after the other."""
+        x: object = self
+        for f in functions:
+            if not callable(f):
+                raise DTypeError(f"sequential: {f!r} is not callable", "give functions of a tensor")
+            x = f(x)
+        return cast("Self", x)

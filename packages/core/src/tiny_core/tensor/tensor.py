@@ -1,0 +1,193 @@
+"""`Tensor`: all layers together, gradients, modes, and the casts whose names are Python's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self, final
+
+from tiny_core import dtypes
+from tiny_core.errors import DTypeError, GradientError, ShapeError, TinyError, VersionError
+from tiny_core.settings import TRAINING, Context
+from tiny_core.tensor import graph as g
+from tiny_core.tensor import history
+from tiny_core.tensor.cell import PARAMS
+from tiny_core.tensor.convert import Conversions
+from tiny_core.tensor.handle import Handle
+from tiny_core.tensor.lines import show
+
+
+class Gradients(Conversions):
+    """Differentiation."""
+
+    __slots__ = ()
+
+    def gradient(self, *targets: Self, gradient: Self | None = None) -> list[Self]:
+        """The derivative of this scalar with respect to each of `targets`; lazy, and differentiable in turn.
+
+        Args:
+            targets: float tensors that this was computed from.
+            gradient: the derivative of something with respect to this, for a tensor that is no scalar.
+
+        Raises:
+            ShapeError: this is no scalar and `gradient` is not given, or is of another shape.
+            DTypeError: this, or a target, is not of a float dtype.
+            GradientError: this does not depend on a target by floats.
+            VersionError: what the derivative has to read was overwritten.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> (x * x).sum().gradient(x)[0].tolist()
+        [2.0, 4.0]
+        """
+        from tiny_core.autodiff.gradient import differentiate
+
+        for t in (self, *targets):
+            if not t.dtype.is_float:
+                raise DTypeError(f"gradient of a tensor of {t.dtype.name}", "only floats have gradients")
+        results = differentiate(self.uop, [t.uop for t in targets], self._seed(gradient))
+        for t, found in zip(targets, results, strict=True):
+            if found.ghost is not None:
+                raise VersionError(
+                    f"the gradient of {self._place()} needs a value that was overwritten at {show(found.ghost.written)}",
+                    "take the gradient before the assignment, or assign to a .clone()",
+                )
+            if found.let_go is not None:
+                written = history.last_written(found.let_go) or t._cell.written
+                raise VersionError(
+                    f"{self._place()} was computed from {t._place()} by values that were realized since, and their "
+                    f"graph was let go" + (f"; it was overwritten at {show(written)}" if written else ""),
+                    "mark the target with requires_grad before the computation, or take the gradient before realizing",
+                )
+            if found.node is None:
+                raise self._no_gradient(t)
+        return [
+            self._from_node(f.node, t._cell.device)
+            for t, f in zip(targets, results, strict=True)
+            if f.node is not None
+        ]
+
+    def _place(self) -> str:
+        return f"the tensor of shape {self.shape} made at {show(self._line)}"
+
+    def _seed(self, gradient: Handle | None) -> g.UOp:
+        if gradient is None:
+            if self.numel() != 1:
+                raise ShapeError(
+                    f"gradient of a tensor of shape {self.shape}", "reduce it to a scalar, or give gradient="
+                )
+            return self._number(1)
+        if gradient.shape != self.shape:
+            raise ShapeError(f"gradient= of shape {gradient.shape} for {self.shape}", "shapes must be equal")
+        return g.cast(gradient.uop, self.dtype)
+
+    def _no_gradient(self, target: Self) -> TinyError:
+        if target._cell.written is not None:
+            return VersionError(
+                f"{self._place()} does not depend on the value that {target._place()} has since it was assigned to at "
+                f"{show(target._cell.written)}",
+                "take the gradient before the assignment",
+            )
+        if g.is_number(target.uop):
+            return GradientError(
+                f"gradient with respect to a constant of shape {target.shape}",
+                "constants are equal if their values are; give requires_grad=True, or .clone() before computing with it",
+            )
+        return GradientError(
+            f"{self._place()} does not depend on {target._place()}",
+            "detach, integers, comparisons and assignments of a whole tensor stop gradients",
+        )
+
+    def backward(self, gradient: Self | None = None) -> Self:
+        """Add the derivative of this scalar to the `grad` of every parameter (`requires_grad`) that it depends on.
+
+        Raises:
+            GradientError: it depends on none.
+            ShapeError, DTypeError, VersionError: as `gradient`.
+        """
+        from tiny_core.autodiff.gradient import differentiate
+
+        if not self.dtype.is_float:
+            raise DTypeError(f"gradient of a tensor of {self.dtype.name}", "only floats have gradients")
+        params = list(PARAMS)
+        results = differentiate(self.uop, [c.value for c in params], self._seed(gradient))
+        reached = [
+            (c, f) for c, f in zip(params, results, strict=True) if f.node is not None or f.let_go is not None
+        ]
+        if not reached:
+            raise GradientError(
+                f"backward: {self._place()} depends on no parameter",
+                "mark some with requires_grad=True before computing",
+            )
+        for cell, found in reached:
+            if found.node is None or found.ghost is not None or found.let_go is not None:
+                self.gradient(self._over(cell, (), cell.line), gradient=gradient)  # raises, with the lines
+            assert found.node is not None
+            step = self._from_node(g.detach(found.node), cell.device)
+            have = cell.grad
+            assert have is None or isinstance(have, Gradients)
+            cell.grad = step if have is None else (have + step).detach()
+        return self
+
+
+class _Modes(type):
+    """Gives the class an attribute `training`, which is a setting: local to a thread or task."""
+
+    @property
+    def training(cls) -> bool:
+        """Whether dropout drops and batch norm uses the statistics of its batch."""
+        return bool(TRAINING)
+
+    @training.setter
+    def training(cls, value: bool) -> None:
+        TRAINING.set(int(value))
+
+
+@final
+class Tensor(Gradients, metaclass=_Modes):
+    """An array, lazily computed. Methods build a graph; reading data, or `realize`, runs it.
+
+    >>> (Tensor([[1.0, 2.0], [3.0, 4.0]]) @ Tensor([1.0, 1.0])).tolist()
+    [3.0, 7.0]
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    @contextmanager
+    def train(mode: bool = True) -> Iterator[None]:
+        """Set `Tensor.training` for a block, or a decorated function."""
+        with Context(TRAINING=int(mode)):
+            yield
+
+    @staticmethod
+    @contextmanager
+    def no_grad() -> Iterator[None]:
+        """Within this block, what is realized forgets how it was computed; gradients stop there."""
+        with Context(GRAD=0):
+            yield
+
+    inference_mode = no_grad
+
+    def float(self) -> Tensor:
+        return self.cast(dtypes.float32)
+
+    def half(self) -> Tensor:
+        return self.cast(dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        return self.cast(dtypes.bfloat16)
+
+    def double(self) -> Tensor:
+        return self.cast(dtypes.float64)
+
+    def int(self) -> Tensor:
+        return self.cast(dtypes.int32)
+
+    def long(self) -> Tensor:
+        return self.cast(dtypes.int64)
+
+    def short(self) -> Tensor:
+        return self.cast(dtypes.int16)
+
+    def bool(self) -> Tensor:
+        return self.cast(dtypes.bool_)

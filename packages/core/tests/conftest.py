@@ -1,0 +1,25 @@
+"""Fixtures shared by all tests of core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .oracle import Engine
+
+
+@pytest.fixture
+def oracle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """Run tensors by numpy, an op at a time, in place of the engine: for tests of what is built, not of how it runs."""
+    import tiny_core.engine.realize as module
+    from tiny_core.runtime.device import Device
+    from tiny_core.tensor import counters
+
+    engine = Engine()
+    for name in ("realize_nodes", "allocate_from_host", "read_host"):
+        monkeypatch.setattr(module, name, getattr(engine, name))
+    monkeypatch.setattr(counters, "_counters", {})
+    monkeypatch.setattr(counters, "_seed", [0])
+    monkeypatch.setattr(Device, "_default", "CPU")
+    yield engine
