@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiny_core.api import Arch, Ops, UOp, dtypes
+from tiny_core.api import Arch, Ops, dtypes
 from tiny_core.devices.cpu.c import CRenderer
 
 from .cpu_programs import params

@@ -21,7 +21,7 @@ from typing import Literal, final
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
 from tiny_core.errors import RewriteError
-from tiny_core.ir.ops import ALU, COMMUTATIVE, COMPARE, ELEMENTWISE, Ops
+from tiny_core.ir.ops import BINARY, COMMUTATIVE, COMPARE, CONVERT, TERNARY, UNARY, Ops
 from tiny_core.ir.uop import UOp
 
 Domain = Literal["index", "wrap", "ieee", "any"]
@@ -38,6 +38,11 @@ _KINDS: dict[Domain, frozenset[str]] = {
 _REPEATED = frozenset({Ops.STACK, Ops.EXPAND, Ops.RESHAPE})
 CONSTANT = frozenset({Ops.CONST}) | _REPEATED
 """Ops a constant pattern can match."""
+_ARITY = {
+    **dict.fromkeys(UNARY | CONVERT, 1),
+    **dict.fromkeys(BINARY, 2),
+    **dict.fromkeys(TERNARY, 3),
+}
 
 
 def scalar(node: UOp) -> UOp | None:
@@ -338,19 +343,20 @@ def compile_matcher(op: Ops, rules: list[Rule]) -> Matcher:
     w = _Writer()
     w.put(0, "def match(n, ctx):")
     w.put(1, "src = n.src")
-    widths = {len(r.pattern.src) for r in rules if r.pattern.src is not None}
-    for i in range(max(widths, default=0)):
-        many = len(widths) > 1 or op not in ALU
-        w.put(1, f"s{i} = src[{i}] if len(src) > {i} else None" if many else f"s{i} = src[{i}]")
-        w.put(1, f"o{i} = s{i}.op" if not many else f"o{i} = s{i} and s{i}.op")
-    w.put(1, f"kind = {'src[0]' if op in COMPARE else 'n'}.dtype.kind")
+    fixed = _ARITY.get(op, 0)
+    width = fixed or max((len(r.pattern.src) for r in rules if r.pattern.src is not None), default=0)
+    for i in range(width):
+        w.put(1, f"s{i} = src[{i}]" if fixed else f"s{i} = src[{i}] if len(src) > {i} else None")
+        w.put(1, f"o{i} = s{i}.op" if fixed else f"o{i} = s{i} and s{i}.op")
+        w.put(1, f"v{i} = scalar(s{i}) if o{i} in {w.ref(CONSTANT)} else None")
+    w.put(1, f"kind = {'s0' if op in COMPARE else 'n'}.dtype.kind")
+    domain: Domain = "any"
     for r in rules:
-        depth = 1
-        if r.domain != "any":
-            w.put(depth, f"if kind in {w.ref(_KINDS[r.domain])}:")
-            depth += 1
+        if r.domain not in (domain, "any"):
+            w.put(1, f"if kind in {w.ref(_KINDS[r.domain])}:")
+        domain = r.domain
         for form in _orders(r.pattern, op):
-            _emit_rule(w, depth, r, form)
+            _emit_rule(w, 1 if domain == "any" else 2, r, form, fixed)
     w.put(1, "return None")
     source = "\n".join(w.lines)
     exec(compile(source, f"<rules for {op.value}>", "exec"), w.space)
@@ -377,57 +383,64 @@ def _alike(x: Pattern, y: Pattern) -> bool:
     return same and x.name == y.name
 
 
-def _emit_rule(w: _Writer, depth: int, r: Rule, pattern: Pattern) -> None:
-    bound: dict[str, str] = {}
-    if pattern.name:
-        bound[pattern.name] = "n"
+def _emit_rule(w: _Writer, depth: int, r: Rule, pattern: Pattern, fixed: int) -> None:
+    """Write the test of one rule as nested ifs: the ops of all sources first, then each source, breadth first."""
+    bound = {pattern.name: "n"} if pattern.name else {}
+
+    def test(*conditions: str) -> None:
+        nonlocal depth
+        if conditions:
+            w.put(depth, f"if {' and '.join(conditions)}:")
+            depth += 1
+
+    todo: list[tuple[Pattern, str, str]] = []  # pattern, its node, its constant
     if pattern.constants:
-        w.put(depth, f"if all(s.op in {w.ref(CONSTANT)} for s in src):")
-        depth += 1
-    todo: list[tuple[Pattern, str, str]] = []
+        known = [f"v{i} is not None" for i in range(fixed)]
+        test(*(known or ["src and all(scalar(s) is not None for s in src)"]))
     if pattern.src is not None:
-        todo = [(s, f"s{i}", f"o{i}") for i, s in enumerate(pattern.src)]
-        if any(not s.ops for s in pattern.src) or pattern.ops is None or not (pattern.ops <= ELEMENTWISE):
-            w.put(depth, f"if len(src) == {len(pattern.src)}:")
-            depth += 1
-        tests = [_op_test(w, s, f"o{i}") for i, s in enumerate(pattern.src) if s.ops]
-        if tests:
-            w.put(depth, f"if {' and '.join(tests)}:")
-            depth += 1
-    counter = 0
+        if len(pattern.src) != fixed:
+            test(f"len(src) == {len(pattern.src)}")
+        test(*_first_tests(w, [(s, f"o{i}", f"v{i}") for i, s in enumerate(pattern.src)]))
+        todo = [(s, f"s{i}", f"v{i}") for i, s in enumerate(pattern.src)]
     while todo:
-        part, at, _ = todo.pop(0)
-        tests = []
-        if part.name:
-            if part.name in bound:
-                tests.append(f"{at} is {bound[part.name]}")
-            else:
-                bound[part.name] = at
+        part, at, constant = todo.pop(0)
+        if part.name in bound:
+            test(f"{at} is {bound[part.name]}")
+        elif part.name:
+            bound[part.name] = at
         if part.value is not None:
-            counter += 1
-            c = f"c{counter}"
-            tests.append(
-                f"({c} := scalar({at})) is not None and {c}.arg.bits == bits({str(part.value)!r}, {c}.dtype)"
-            )
-        elif part.ops == CONSTANT and part.src is None:
-            tests.append(f"({at}.op is {w.ref(Ops.CONST)} or scalar({at}) is not None)")
-        if tests:
-            w.put(depth, f"if {' and '.join(tests)}:")
-            depth += 1
-        if part.src is not None:
-            inner = [f"{at}_{i}" for i in range(len(part.src))]
-            w.put(depth, f"if len({at}.src) == {len(inner)}:")
-            depth += 1
-            w.put(depth, f"{', '.join(inner)}, = {at}.src")
-            tests = [_op_test(w, s, f"{x}.op") for s, x in zip(part.src, inner, strict=True) if s.ops]
-            if tests:
-                w.put(depth, f"if {' and '.join(tests)}:")
-                depth += 1
-            todo += [(s, x, "") for s, x in zip(part.src, inner, strict=True)]
+            test(f"{constant}.arg.bits == {_bits_of(part.value, constant)}")
+        if part.src is None:
+            continue
+        arity = {_ARITY.get(o, 0) for o in part.ops or ()}
+        if arity != {len(part.src)}:
+            test(f"len({at}.src) == {len(part.src)}")
+        inner = [f"{at}_{i}" for i in range(len(part.src))]
+        w.put(depth, f"{', '.join(inner)}, = {at}.src")
+        for s, x in zip(part.src, inner, strict=True):
+            if s.ops == CONSTANT:
+                w.put(depth, f"v{x} = scalar({x})")
+        test(*_first_tests(w, [(s, f"{x}.op", f"v{x}") for s, x in zip(part.src, inner, strict=True)]))
+        todo += [(s, x, f"v{x}") for s, x in zip(part.src, inner, strict=True)]
     arguments = ", ".join("ctx" if name == "ctx" else bound[name] for name in r.parameters)
     w.put(depth, f"r = {w.ref(r.function)}({arguments})")
     w.put(depth, "if r is not None and r is not n:")
     w.put(depth + 1, f"return r, {w.ref(r)}")
+
+
+def _first_tests(w: _Writer, parts: list[tuple[Pattern, str, str]]) -> list[str]:
+    """Conditions on the ops of sources: (pattern, expression of the op, expression of the constant)."""
+    return [
+        f"{constant} is not None" if part.ops == CONSTANT and part.src is None else _op_test(w, part, op)
+        for part, op, constant in parts
+        if part.ops is not None
+    ]
+
+
+def _bits_of(value: Number, constant: str) -> str:
+    if repr(value) in ("0", "0.0", "False"):
+        return "0"  # in every dtype
+    return f"bits({str(value)!r}, {constant}.dtype)"
 
 
 def _op_test(w: _Writer, pattern: Pattern, at: str) -> str:

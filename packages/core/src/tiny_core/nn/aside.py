@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tiny_core.errors import DataError
 
@@ -21,25 +21,17 @@ def write_aside(path: str) -> Iterator[str]:
         DataError: the folder cannot be made or written to.
     """
     folder, name = os.path.split(os.path.abspath(path))
+    aside = os.path.join(folder, f".{name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         os.makedirs(folder, exist_ok=True)
-        descriptor, aside = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:
         raise DataError(f"cannot write to {folder}: {error.strerror}") from error
-    os.close(descriptor)
     try:
         yield aside
         with open(aside, "rb+") as file:
             os.fsync(file.fileno())
-        os.chmod(aside, 0o666 & ~_umask())
         os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
-
-
-def _umask() -> int:
-    """The permissions that new files of this process do not get; mkstemp gives fewer than those."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    finally:
+        with suppress(FileNotFoundError):  # it has its name
+            os.unlink(aside)

@@ -1,8 +1,8 @@
 """Downloads: a file over HTTP that is whole and checked, or not there at all.
 
 In: an address and a destination. Out: the file, under its name only after a check has accepted it: bytes are written aside
-and renamed. Failures that may pass (a lost connection, a short body, a server's error) are tried again; those that will
-not (404, a content that the check refuses twice) are a DataError at once.
+and renamed. Failures that may pass (a lost connection, a short or damaged body, a server's error) are tried again; one that
+will not (404) is a DataError at once.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ def download(
     """
     if not url.startswith(("http://", "https://")):
         raise DataError(f"{url} is no address that can be downloaded", "http:// or https://")
-    for attempt in range(1, attempts + 1):
-        try:
-            with write_aside(path) as aside:
+    with write_aside(path) as aside:
+        for attempt in range(1, attempts + 1):
+            try:
                 _fetch(url, aside, progress)
                 check(aside)
-            return
-        except _Permanent as error:
-            raise DataError(f"{url}: {error}", "see whether the address is right") from error
-        except (OSError, http.client.HTTPException, DataError) as error:
-            if attempt == attempts:
-                hint = "see whether the network and the server are up, and try again later"
-                why = error.message if isinstance(error, DataError) else _reason(error)
-                raise DataError(f"{url} could not be downloaded in {attempts} attempts: {why}", hint) from error
-        if pause:
-            time.sleep(pause * 2 ** (attempt - 1))
+                return
+            except _Permanent as error:
+                raise DataError(f"{url}: {error}", "see whether the address is right") from error
+            except (OSError, http.client.HTTPException, DataError) as error:
+                if attempt == attempts:
+                    raise DataError(
+                        f"{url} could not be downloaded in {attempts} attempts: {_reason(error)}",
+                        "see whether the network and the server are up, and try again later",
+                    ) from error
+            if pause:
+                time.sleep(pause * 2 ** (attempt - 1))
 
 
 class _Permanent(Exception):
@@ -79,7 +80,7 @@ def _fetch(url: str, path: str, progress: Progress | None) -> None:
                 raise _Permanent(f"{error.code} {error.reason}") from error
             raise
     with response, open(path, "wb") as file:
-        total, done = int(response.headers.get("Content-Length") or 0), 0
+        total, done = response.length or 0, 0
         while chunk := response.read(_CHUNK):
             file.write(chunk)
             done += len(chunk)
@@ -89,7 +90,8 @@ def _fetch(url: str, path: str, progress: Progress | None) -> None:
         raise OSError(f"the connection ended after {done} of {total} bytes")
 
 
-def _reason(error: OSError | http.client.HTTPException) -> str:
-    """What an error of the network says, without the class that urllib wraps it in."""
-    reason = getattr(error, "reason", None)
-    return str(reason or error) or type(error).__name__
+def _reason(error: Exception) -> str:
+    """What an error says, without the class that urllib wraps it in."""
+    if isinstance(error, DataError):
+        return error.message
+    return str(getattr(error, "reason", "") or error) or type(error).__name__
