@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from evaluation import same, value_of
 from expressions import DataGenerator, Generator
@@ -84,6 +86,22 @@ def test_one_more_is_not_always_more(dtype: DType) -> None:
     after = simplify(x < x + 1)
     assert value_of(after, {x: int(dtype.max)}) is False
     assert value_of(after, {x: 0}) is True
+
+
+def test_deep_expressions_need_no_recursion() -> None:
+    i, x = UOp.range(4, "i"), UOp.param(0, dtypes.int32, 1).load(0)
+    for k in range(3000):
+        i, x = (i * 3 + k) % 7 + i, (x ^ k) + x
+    assert simplify(i) is simplify(simplify(i))
+    assert simplify(x).dtype is dtypes.int32
+
+
+def test_device_storage_is_not_kept_alive() -> None:
+    buffer = UOp.buffer(dtypes.int32, 4, "NULL")
+    alive = weakref.ref(buffer)
+    assert simplify((buffer & buffer) ^ buffer) is not buffer
+    del buffer
+    assert alive() is None
 
 
 def test_of_indices_it_is() -> None:

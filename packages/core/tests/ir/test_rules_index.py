@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
-import z3
+import z3  # type: ignore[import-untyped]  # has no stubs
 from expressions import Generator
 
 from tiny_core import dtypes
@@ -23,7 +24,7 @@ _DIVISORS = (2, 3, 4, 6, 8, 9, 12, 16, 64)
 _FACTORS = (-27, -16, -9, -8, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 17, 24, 63, 64, 65)
 
 
-def integer(node: UOp, memo: dict[UOp, object]) -> object:
+def integer(node: UOp, memo: dict[UOp, Any]) -> Any:
     """The z3 term of an index or bool node. z3's div and mod by a positive constant are floor division."""
     known = memo.get(node)
     if known is None:
@@ -32,7 +33,7 @@ def integer(node: UOp, memo: dict[UOp, object]) -> object:
     return known
 
 
-def _term(node: UOp, src: list[object]) -> object:
+def _term(node: UOp, src: list[Any]) -> Any:
     op = node.op
     if op is Ops.CONST:
         return z3.BoolVal(bool(node.value)) if node.dtype.kind == "bool" else z3.IntVal(int(node.value))
@@ -58,7 +59,7 @@ def _term(node: UOp, src: list[object]) -> object:
     }[op]()  # fmt: skip
 
 
-def limits(*roots: UOp) -> list[object]:
+def limits(*roots: UOp) -> list[Any]:
     """What is known of the leaves."""
     known = []
     for root in roots:
@@ -94,7 +95,7 @@ def forms(r: random.Random) -> Form:
     }, r.choice((0, 0, 0, 1, -1, 5, 8, -17, 64))
 
 
-def _of_table(table: tuple[FormRule, ...], op: Ops) -> list[object]:
+def _of_table(table: tuple[FormRule, ...], op: Ops) -> list[Any]:
     return [pytest.param(rule, op, id=rule.name) for rule in table]
 
 

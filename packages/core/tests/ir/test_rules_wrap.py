@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import islice, product
+from typing import Any
 
 import pytest
-import z3
+import z3  # type: ignore[import-untyped]  # has no stubs
 
 from tiny_core import dtypes
 from tiny_core.dtypes import DType
+from tiny_core.ir import payload as p
 from tiny_core.ir.algebra.wrap import WRAP
 from tiny_core.ir.arith import evaluate
 from tiny_core.ir.ops import BINARY, COMPARE, UNARY, Ops
@@ -24,7 +26,7 @@ _NOT_FOR_INTS = frozenset({
 })  # fmt: skip
 
 
-def _vector(node: UOp, memo: dict[UOp, object]) -> object:
+def _vector(node: UOp, memo: dict[UOp, Any]) -> Any:
     """The z3 term of a node: 8-bit vectors, and Bools."""
     if node in memo:
         return memo[node]
@@ -34,12 +36,12 @@ def _vector(node: UOp, memo: dict[UOp, object]) -> object:
     return made
 
 
-def _term(node: UOp, src: list[object], signed: bool) -> object:
+def _term(node: UOp, src: list[Any], signed: bool) -> Any:
     op = node.op
     if op is Ops.CONST:
         return z3.BoolVal(bool(node.value)) if node.dtype.kind == "bool" else z3.BitVecVal(int(node.value), 8)
     if op is Ops.LOAD:
-        slot = node.src[0].arg.slot
+        slot = node.src[0].payload(p.Param).slot
         return z3.Bool(f"b{slot}") if node.dtype.kind == "bool" else z3.BitVec(f"v{slot}", 8)
     if node.src[0].dtype.kind == "bool":
         x, y = src[0], src[-1]
@@ -146,7 +148,7 @@ def test_rule_holds_for_all_values(rule: Rule) -> None:
     solver = z3.Solver()
     for before, after in islice(_cases(rule), 0, 120):
         assert before.dtype is after.dtype
-        memo: dict[UOp, object] = {}
+        memo: dict[UOp, Any] = {}
         solver.push()
         solver.add(_vector(before, memo) != _vector(after, memo))
         assert solver.check() == z3.unsat, f"{rule.name}: {solver.model()} for {before.op} {before.dtype}"

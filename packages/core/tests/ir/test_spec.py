@@ -14,7 +14,7 @@ from tiny_core.ir.spec import check
 from tiny_core.ir.text import parse
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import GLOBAL, REGISTER, AddressSpace, Capabilities
-from tiny_core.runtime.queue import Barrier, Copy, Launch, Signal, Slot, Timestamp, Wait
+from tiny_core.runtime.queue import Barrier, Command, Copy, Launch, Signal, Slot, Timestamp, Wait
 from tiny_core.runtime.queue_spec import check_queue
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -236,7 +236,7 @@ def test_other_spaces() -> None:
     check(parse(text), "linear", replace(CAPABILITIES, spaces=(GLOBAL, REGISTER, far)))
 
 
-QUEUE = [
+QUEUE: list[Command] = [
     Wait(0, 1),
     Launch(object(), (Slot(0), Slot(2, 64)), (3, "n"), (4, 1, 1)),
     Barrier(),

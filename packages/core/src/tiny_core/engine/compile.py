@@ -150,10 +150,9 @@ def _build_all(
     if workers:
         from tiny_core.engine.pool import Job, pool
 
-        renderer = device.renderer
-        reference = f"{type(renderer).__module__}:{type(renderer).__qualname__}"
-        arch, print_ = (renderer.arch.name, renderer.arch.features), renderer.fingerprint()
-        jobs = [Job(texts[i], _name(kernels[i]), reference, arch, print_, mode, settings) for i in numbers]
+        kit = device.kit
+        mark = kit.renderer.fingerprint()
+        jobs = [Job(texts[i], _name(kernels[i]), kit.recipe, mark, mode, settings) for i in numbers]
         done.update(zip(numbers, pool.run(jobs, workers), strict=True))
         stats.workers += len(numbers)
     else:
@@ -194,8 +193,8 @@ def _is_host(device: OpenDevice) -> bool:
 
 def _has_name(device: OpenDevice) -> bool:
     """Whether another process can find the renderer's class."""
-    kind = type(device.renderer)
-    return kind.__module__ != "__main__" and "<" not in kind.__qualname__
+    make = device.kit.recipe.make
+    return not make.startswith("__main__:") and "<" not in make
 
 
 def _cores() -> int:

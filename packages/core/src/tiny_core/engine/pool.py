@@ -24,6 +24,7 @@ from tiny_core import errors
 from tiny_core.engine.codec import Json, compiled_from_parts, read_frame, write_frame
 from tiny_core.errors import CompileError, TinyError
 from tiny_core.render.renderer import Compiled
+from tiny_core.runtime.device import Recipe
 
 Outcome = Compiled | TinyError
 _GRACE_SECONDS: Final = 0.5
@@ -37,8 +38,7 @@ class Job:
     Args:
         text: the kernel in text form.
         name: for messages.
-        renderer: `module:name` of the renderer's class.
-        arch: name and features to make it with.
+        recipe: how to make the renderer.
         fingerprint: what the renderer's fingerprint must be.
         mode: as in `engine/build.py`.
         settings: values of the settings that generated code depends on.
@@ -46,16 +46,16 @@ class Job:
 
     text: str
     name: str
-    renderer: str
-    arch: tuple[str, tuple[tuple[str, bool], ...]]
+    recipe: Recipe
     fingerprint: str
     mode: str
     settings: tuple[tuple[str, int | str | float], ...]
 
     def header(self) -> Json:
         return {
-            "renderer": self.renderer,
-            "arch": self.arch,
+            "renderer": self.recipe.make,
+            "arch": (self.recipe.arch.name, self.recipe.arch.features),
+            "options": self.recipe.options,
             "fingerprint": self.fingerprint,
             "mode": self.mode,
             "settings": dict(self.settings),

@@ -21,19 +21,24 @@ from tiny_core.render.renderer import Arch, Renderer
 from tiny_core.settings import Context
 
 
-def make_renderer(reference: str, arch: Arch) -> Renderer:
+Options = tuple[tuple[str, str], ...] | None
+Recipe = tuple[str, Arch, Options]
+
+
+def make_renderer(reference: str, arch: Arch, options: Options) -> Renderer:
     """Return a renderer of the class `module:name`."""
     module, _, name = reference.partition(":")
     found: object = import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     assert isinstance(found, type) and issubclass(found, Renderer)
-    return found(arch)
+    # the second argument is agreed on by declaring options, as `plugins.opening.make_renderer` says
+    return found(arch) if options is None else found(arch, dict(options))  # type: ignore[call-arg]
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answer jobs until `source` ends."""
-    renderers: dict[tuple[str, Arch], Renderer] = {}
+    renderers: dict[Recipe, Renderer] = {}
     write_frame(sink, {"ready": True})
     while (frame := read_frame(source)) is not None:
         header, (text,) = frame
@@ -45,12 +50,13 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def _work(
-    header: Json, text: str, renderers: dict[tuple[str, Arch], Renderer], sink: BinaryIO
+    header: Json, text: str, renderers: dict[Recipe, Renderer], sink: BinaryIO
 ) -> tuple[Json, list[bytes]]:
     sys.path.extend(p for p in cast("list[str]", header["path"]) if p not in sys.path)
     name, features = cast("tuple[str, list[tuple[str, bool]]]", header["arch"])
     arch = Arch(name, tuple((f, bool(has)) for f, has in features))
-    key = (str(header["renderer"]), arch)
+    options = cast("list[tuple[str, str]] | None", header["options"])
+    key = (str(header["renderer"]), arch, None if options is None else tuple((k, v) for k, v in options))
     renderer = renderers.get(key)
     if renderer is None:
         renderer = renderers[key] = make_renderer(*key)

@@ -384,7 +384,7 @@ def _alike(x: Pattern, y: Pattern) -> bool:
 
 
 def _emit_rule(w: _Writer, depth: int, r: Rule, pattern: Pattern, fixed: int) -> None:
-    """Write the test of one rule as nested ifs: the ops of all sources first, then each source, breadth first."""
+    """Write the test of one rule as nested ifs: the ops of all sources first, then source by source."""
     bound = {pattern.name: "n"} if pattern.name else {}
 
     def test(*conditions: str) -> None:

@@ -13,11 +13,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tiny_core.errors import DeviceError, TargetError
 from tiny_core.ir.uop import UOp
-from tiny_core.render.renderer import Compiled, Compiler, Renderer
+from tiny_core.render.renderer import Arch, Compiled, Compiler, Renderer
 from tiny_core.runtime.memory import Memory
 from tiny_core.runtime.runtime import ProgramHandle, Runtime
 from tiny_core.settings import DEV
@@ -57,17 +58,29 @@ class Program:
         return self._handle
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a renderer was made, so that another process can make it again: the class as `module:name`, the
+    architecture that was asked for (the host's looks for the host's features and caches), and options, None
+    if it takes none."""
+
+    make: str
+    arch: Arch
+    options: tuple[tuple[str, str], ...] | None = None
+
+
 @final
 class Kit:
     """A renderer for a device, and what was made with it.
 
     Attributes:
         renderer: writes kernels.
+        recipe: how it was made.
         target_keys: memo of the part of a cache key that depends on the target, by what is compiled.
     """
 
-    def __init__(self, renderer: Renderer) -> None:
-        self.renderer = renderer
+    def __init__(self, renderer: Renderer, recipe: Recipe) -> None:
+        self.renderer, self.recipe = renderer, recipe
         self.target_keys: dict[str, str] = {}
         self.programs: OrderedDict[ProgramKey, Program] = OrderedDict()
         self._compiler: Compiler | None = None
@@ -120,7 +133,7 @@ class OpenDevice:
                         f"{self.name} stores data and runs no kernels",
                         "move the tensor to another device with .to(…)",
                     )
-                kit = self._kits.setdefault(configuration, Kit(self._opening.renderer(self)))
+                kit = self._kits.setdefault(configuration, Kit(*self._opening.renderer(self)))
         return kit
 
     @property
@@ -177,7 +190,7 @@ class Opening(Protocol):
     def configuration(self) -> str:
         """Return text that names the renderer chosen now."""
 
-    def renderer(self, device: OpenDevice) -> Renderer:
+    def renderer(self, device: OpenDevice) -> tuple[Renderer, Recipe]:
         """Return that renderer, made anew."""
 
     def close(self, device: OpenDevice) -> None:
@@ -194,10 +207,12 @@ class _Installed:
     def configuration(self) -> str:
         return ""
 
-    def renderer(self, device: OpenDevice) -> Renderer:
-        if self._renderer is None:
+    def renderer(self, device: OpenDevice) -> tuple[Renderer, Recipe]:
+        renderer = self._renderer
+        if renderer is None:
             raise DeviceError(f"{device.name} has no renderer")
-        return self._renderer
+        kind = type(renderer)
+        return renderer, Recipe(f"{kind.__module__}:{kind.__qualname__}", renderer.arch)
 
     def close(self, device: OpenDevice) -> None:
         device.runtime.close()
@@ -214,7 +229,7 @@ class _Selected:
     def configuration(self) -> str:
         return DEV.value
 
-    def renderer(self, device: OpenDevice) -> Renderer:
+    def renderer(self, device: OpenDevice) -> tuple[Renderer, Recipe]:
         from tiny_core.plugins.opening import make_renderer
         from tiny_core.plugins.select import select
 
@@ -224,7 +239,10 @@ class _Selected:
                 f"{device.name} is open with other options than DEV={DEV.value!r} asks for",
                 "set options before its first use, or call Device.close() first (its tensors are lost)",
             )
-        return make_renderer(selection)
+        spec = selection.renderer
+        assert spec is not None, f"{device.name} executes"
+        options = selection.renderer_options if spec.options else None
+        return make_renderer(selection), Recipe(spec.make, selection.arch, options)
 
     def close(self, device: OpenDevice) -> None:
         device.runtime.close()

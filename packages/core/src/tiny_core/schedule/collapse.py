@@ -99,8 +99,7 @@ def _pick(condition: UOp, value: UOp, zero: UOp, r: UOp, n: int) -> UOp | None:
             for t in rest:
                 inside = inside & t
             moved = _at(value, r, at, inside)
-            gate = simplify(inside.substitute({r: at}))
-            return gate.where(moved, zero)
+            return simplify(_at(inside, r, at, inside)).where(moved, zero)
     return None
 
 
@@ -110,10 +109,13 @@ def _at(value: UOp, r: UOp, at: UOp, inside: UOp) -> UOp:
     for node in value.toposort(lambda n: n is not r and r in n.ranges):
         if node in done:
             continue
-        src = tuple(done.get(s, s) for s in node.src)
+        if r not in node.ranges:
+            done[node] = node  # a reduction over the same axis binds it anew
+            continue
+        src = tuple(done[s] for s in node.src)
         new = node if src == node.src else node.replace(src)
         if node.op is Ops.LOAD and new is not node:
-            gate = inside.substitute({r: at})
+            gate = inside if r not in inside.ranges else inside.substitute({r: at})
             index = simplify(new.src[1])
             if len(new.src) == 4:
                 gate = simplify(gate & new.src[2])

@@ -40,6 +40,24 @@ def split(node: UOp) -> UOp:
     return UOp(Ops.REDUCE, x.dtype, (stored,), p.Reduce(reduce.op, (kept.index(axis),)))
 
 
+def hoist_factor(node: UOp) -> UOp:
+    """Return an UNSHEAR of a product as the product of an UNSHEAR, if one factor does not vary along the sheared axis.
+    The gradient of a convolution is such a sum of products; so it stays one. Outside the window the other factor is
+    multiplied by zero: what was an exact 0 is NaN there if that factor is not finite."""
+    if node.op is not Ops.UNSHEAR or node.src[0].op is not Ops.MUL:
+        return node
+    arg = node.payload(p.Shear)
+    for a, b in (node.src[0].src, node.src[0].src[::-1]):
+        if b.op is not Ops.EXPAND:
+            continue
+        lead = len(b.shape) - len(b.src[0].shape)
+        if arg.axis >= lead and b.src[0].shape[arg.axis - lead] != 1:
+            continue
+        moved = hoist_factor(UOp(Ops.UNSHEAR, a.dtype, (a,), arg))
+        return UOp(Ops.MUL, node.dtype, (moved, UOp(Ops.EXPAND, b.dtype, b.src, p.Shape(node.shape))))
+    return node
+
+
 def underlying(node: UOp) -> UOp:
     """Return what a chain of movements and casts shows."""
     while node.op in MOVEMENT or node.op is Ops.CAST:
@@ -51,12 +69,11 @@ def is_contraction(node: UOp) -> bool:
     """Return whether a REDUCE sums products whose operands are each used several times."""
     if node.op is not Ops.REDUCE or node.payload(p.Reduce).op is not Ops.ADD:
         return False
-    body = node.src[0]
-    while body.op is Ops.CAST:
-        body = body.src[0]
-    if body.op is not Ops.MUL or body.size < 4096:
+    iterations = node.src[0].size
+    body = underlying(node.src[0])
+    if body.op is not Ops.MUL or iterations < 4096:
         return False
-    return all(body.size >= REUSE * max(1, underlying(s).size) for s in body.src)
+    return all(iterations >= REUSE * max(1, underlying(s).size) for s in body.src)
 
 
 def consumers(order: list[UOp]) -> dict[UOp, list[UOp]]:
@@ -94,17 +111,19 @@ def epilogues(order: list[UOp], stops: set[UOp]) -> dict[UOp, UOp]:
     return ends
 
 
-def flops(order: list[UOp]) -> dict[UOp, int]:
-    """Return, for each node, the operations that computing one element of it takes if everything down to storage is
-    recomputed; reductions that are not SMALL are never repeated and count nothing."""
-    out: dict[UOp, int] = {}
+def flops(order: list[UOp]) -> dict[UOp, float]:
+    """Return, for each node, the operations that an element of it takes if everything down to storage is computed for
+    it; what is broadcast counts in proportion, and reductions that are not SMALL, never repeated, count nothing."""
+    out: dict[UOp, float] = {}
     for n in order:
         if n.op is Ops.REDUCE or not n.src:
             out[n] = 0 if not n.src else math.prod(n.src[0].shape[a] for a in n.payload(p.Reduce).axes)
         else:
-            own = _COST.get(n.op, 1 if n.op in ELEMENTWISE else 0)
-            below = sum(out[s] for s in dict.fromkeys(n.src) if s.op is not Ops.REDUCE or out[s] <= SMALL)
-            out[n] = min(own + below, 1 << 40)
+            total: float = _COST.get(n.op, 1 if n.op in ELEMENTWISE else 0)
+            for s in dict.fromkeys(n.src):
+                if s.op is not Ops.REDUCE or out[s] <= SMALL:
+                    total += out[s] * min(1.0, s.size / max(1, n.size))
+            out[n] = total
     return out
 
 

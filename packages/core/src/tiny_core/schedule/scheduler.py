@@ -50,6 +50,8 @@ def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
             new = new.src[0]
         elif new.op is Ops.REDUCE:
             new = reductions.split(new)
+        elif new.op is Ops.UNSHEAR:
+            new = reductions.hoist_factor(new)
         done[node] = new
     return tuple(done[r] for r in roots)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Never
 
 from tiny_core import dtypes
@@ -27,7 +27,7 @@ class Conversions(Losses):
     __slots__ = ()
 
     def _bytes(self) -> memoryview:
-        return self._contents(engine().read_host)
+        return self._contents(engine().read_host).cast("B")
 
     def data(self) -> memoryview:
         """The elements as a read-only view of this shape; realizes. The view does not change when the tensor does.
@@ -35,18 +35,14 @@ class Conversions(Losses):
         Raises:
             DTypeError: Python has no format for the dtype (bfloat16 and fp8); `numpy` has.
         """
-        if not self.dtype.code:
+        if not self.dtype.code or self.dtype.code == "e":
             raise DTypeError(
-                f"data of {self.dtype.name}", "Python has no format for it; use .numpy() or .float()"
+                f"data of {self.dtype.name}", "memoryview has no format for it; use .numpy() or .float()"
             )
-        flat = self._bytes().cast("B")
-        if self.dtype.code == "e":
-            raise DTypeError("data of float16", "memoryview has no format for it; use .numpy() or .float()")
-        if not self.numel():
-            return flat.cast(self.dtype.code).toreadonly()
-        return (
-            flat.cast(self.dtype.code, self.shape) if self.shape else flat.cast(self.dtype.code)
-        ).toreadonly()
+        flat = self._bytes()
+        if not self.numel() or not self.shape:
+            return _formatted(flat, self.dtype.code)
+        return flat.cast(self.dtype.code, self.shape)  # type: ignore[call-overload, no-any-return]  # codes of structs
 
     def item(self) -> Number:
         """The one element as a Python number; realizes. Raises ShapeError for more or fewer than one."""
@@ -70,7 +66,7 @@ class Conversions(Losses):
         array.flags.writeable = False
         return array
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
         array = self.numpy()
         return (
             array.astype(dtype)
@@ -95,7 +91,7 @@ class Conversions(Losses):
             return f"<Tensor {head}, lazy>"
         if self.numel() > _SHOWN:
             return f"<Tensor {head}>"
-        values = iter([_text(v, self.dtype) for v in _numbers(self._bytes(), self.dtype)])
+        values = (_text(v, self.dtype) for v in _numbers(self._bytes(), self.dtype))
         return f"<Tensor {head}: {_brackets(values, self.shape)}>"
 
 
@@ -106,20 +102,27 @@ def _numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
         return np.dtype(np.bool_ if dtype is dtypes.bool_ else dtype.name)
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, {"float8_e4m3": "float8_e4m3fn"}.get(dtype.name, dtype.name)))
+    found: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, _ML_DTYPES.get(dtype.name, dtype.name)))
+    return found
+
+
+_ML_DTYPES = {"float8_e4m3": "float8_e4m3fn"}
+
+
+def _formatted(content: memoryview, code: str) -> memoryview:
+    """The same bytes as elements of a format of `struct`."""
+    return content.cast(code)  # type: ignore[call-overload, no-any-return]  # the stubs know literal codes only
 
 
 def _numbers(content: memoryview, dtype: DType) -> Sequence[Number]:
     """Bytes as Python numbers."""
-    content = content.cast("B")
     if dtype.code == "e":
         return struct.unpack(f"<{content.nbytes // 2}e", content)
     if dtype.code:
-        return content.cast(dtype.code).tolist() if content.nbytes else []
+        return _formatted(content, dtype.code).tolist() if content.nbytes else []
     n = dtype.itemsize
     return [
-        dtypes.from_bits(int.from_bytes(content[i : i + n], "little"), dtype)
-        for i in range(0, content.nbytes, n)
+        dtypes.from_bits(int.from_bytes(content[i : i + n], "little"), dtype) for i in range(0, content.nbytes, n)
     ]
 
 
@@ -141,8 +144,8 @@ def _text(value: Number, dtype: DType) -> str:
     return short if any(c in short for c in ".en") else short + ".0"
 
 
-def _brackets(values: Sequence[str] | object, shape: tuple[int, ...]) -> str:
-    take = iter(values)  # type: ignore[call-overload]  # an iterator of strings, used up from left to right
+def _brackets(values: Iterator[str], shape: tuple[int, ...]) -> str:
+    """Put the next values in brackets, in this shape."""
     if not shape:
-        return str(next(take))
-    return "[" + ", ".join(_brackets(take, shape[1:]) for _ in range(shape[0])) + "]"
+        return next(values)
+    return "[" + ", ".join(_brackets(values, shape[1:]) for _ in range(shape[0])) + "]"

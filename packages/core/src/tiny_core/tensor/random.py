@@ -199,16 +199,13 @@ class Random(Creation):
         std = _he(dims_of(shape), a)
         return cls.normal(*shape, std=std, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    def _place(self, device: p.Device | None) -> p.Device:
-        return device or self.device
-
     def rand_like(self, *, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
         """Uniform in [0, 1), in this tensor's shape, dtype and place."""
-        return self.rand(self.shape, dtype=dtype or self.dtype, device=self._place(device))
+        return self.rand(self.shape, dtype=dtype or self.dtype, device=device or self.device)
 
     def randn_like(self, *, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
         """Normal, in this tensor's shape, dtype and place."""
-        return self.randn(self.shape, dtype=dtype or self.dtype, device=self._place(device))
+        return self.randn(self.shape, dtype=dtype or self.dtype, device=device or self.device)
 
     def dropout(self, p: float = 0.5) -> Self:
         """While training: each element is 0 with probability p, else divided by 1 - p. Otherwise the tensor itself.

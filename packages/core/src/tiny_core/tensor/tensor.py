@@ -8,6 +8,8 @@ from typing import Self, final
 
 from tiny_core import dtypes
 from tiny_core.errors import DTypeError, GradientError, ShapeError, TinyError, VersionError
+from tiny_core.ir import payload as p
+from tiny_core.ir.uop import UOp
 from tiny_core.settings import TRAINING, Context
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import history
@@ -48,13 +50,13 @@ class Gradients(Conversions):
         for t, found in zip(targets, results, strict=True):
             if found.ghost is not None:
                 raise VersionError(
-                    f"the gradient of {self._place()} needs a value that was overwritten at {show(found.ghost.written)}",
+                    f"the gradient of {self._described()} needs a value that was overwritten at {show(found.ghost.written)}",
                     "take the gradient before the assignment, or assign to a .clone()",
                 )
             if found.let_go is not None:
                 written = history.last_written(found.let_go) or t._cell.written
                 raise VersionError(
-                    f"{self._place()} was computed from {t._place()} by values that were realized since, and their "
+                    f"{self._described()} was computed from {t._described()} by values that were realized since, and their "
                     f"graph was let go" + (f"; it was overwritten at {show(written)}" if written else ""),
                     "mark the target with requires_grad before the computation, or take the gradient before realizing",
                 )
@@ -66,10 +68,10 @@ class Gradients(Conversions):
             if f.node is not None
         ]
 
-    def _place(self) -> str:
+    def _described(self) -> str:
         return f"the tensor of shape {self.shape} made at {show(self._line)}"
 
-    def _seed(self, gradient: Handle | None) -> g.UOp:
+    def _seed(self, gradient: Handle | None) -> UOp:
         if gradient is None:
             if self.numel() != 1:
                 raise ShapeError(
@@ -83,7 +85,7 @@ class Gradients(Conversions):
     def _no_gradient(self, target: Self) -> TinyError:
         if target._cell.written is not None:
             return VersionError(
-                f"{self._place()} does not depend on the value that {target._place()} has since it was assigned to at "
+                f"{self._described()} does not depend on the value that {target._described()} has since it was assigned to at "
                 f"{show(target._cell.written)}",
                 "take the gradient before the assignment",
             )
@@ -93,7 +95,7 @@ class Gradients(Conversions):
                 "constants are equal if their values are; give requires_grad=True, or .clone() before computing with it",
             )
         return GradientError(
-            f"{self._place()} does not depend on {target._place()}",
+            f"{self._described()} does not depend on {target._described()}",
             "detach, integers, comparisons and assignments of a whole tensor stop gradients",
         )
 
@@ -115,7 +117,7 @@ class Gradients(Conversions):
         ]
         if not reached:
             raise GradientError(
-                f"backward: {self._place()} depends on no parameter",
+                f"backward: {self._described()} depends on no parameter",
                 "mark some with requires_grad=True before computing",
             )
         for cell, found in reached:
@@ -168,6 +170,15 @@ class Tensor(Gradients, metaclass=_Modes):
 
     inference_mode = no_grad
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
+        copy = Tensor(self.detach())
+        copy._cell.leaf = True
+        return copy.is_param_() if self.is_param else copy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        device = self._cell.device
+        return _rebuild, (bytes(self._bytes()), self.dtype, self.shape, device, self.is_param)
+
     def float(self) -> Tensor:
         return self.cast(dtypes.float32)
 
@@ -191,3 +202,12 @@ class Tensor(Gradients, metaclass=_Modes):
 
     def bool(self) -> Tensor:
         return self.cast(dtypes.bool_)
+
+
+def _rebuild(
+    content: bytes, dtype: DType, shape: tuple[builtins.int, ...], device: p.Device | None, param: builtins.bool
+) -> Tensor:
+    """Make a pickled tensor again."""
+    flat = Tensor(content, device).bitcast(dtype) if dtype.itemsize == 1 else Tensor._of_bytes(content, dtype, device)
+    result = flat.reshape(shape)
+    return result.is_param_() if param else result

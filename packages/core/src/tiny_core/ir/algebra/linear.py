@@ -32,16 +32,17 @@ def number(value: int, dtype: DType = dtypes.index) -> UOp:
     return UOp.const(value, dtype)
 
 
-def from_linear(terms: dict[UOp, int], const: int = 0) -> UOp:
+def from_linear(terms: dict[UOp, int], const: int = 0, dtype: DType = dtypes.index) -> UOp:
     """Return the canonical node of a linear form: terms by falling factor, then by structure; the constant
     last.
 
     Args:
         terms: atoms (all of one integer dtype) and their factors, none of them 0.
         const: what is added to them.
+        dtype: of the result where there are no terms.
     """
     if not terms:
-        return number(const)
+        return number(const, dtype)
     order = list(terms.items())
     if len(order) > 1:
         order.sort(key=_by_factor)
