@@ -1,4 +1,5 @@
-"""tiny: a small tensor compiler whose every edge is a plugin. Public names are imported when they are first used."""
+"""tiny: a small tensor compiler whose every edge is a plugin. Public names are imported when they are first
+used."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _NAMES = {
     "Device": "tiny_core.runtime.device",
     "Context": "tiny_core.settings",
     "GlobalCounters": "tiny_core.engine.report",
-    "jit": "tiny_core.engine.jit",
-    "TinyJit": "tiny_core.engine.jit",
+    "jit": "tiny_core.tensor.capture",
+    "TinyJit": "tiny_core.tensor.capture",
     "Variable": "tiny_core.tensor.variable",
     "getenv": "tiny_core.settings",
 }

@@ -31,7 +31,13 @@ def test_dtype_and_shape_of_data(data: object, dtype: dtypes.DType, shape: tuple
 
 @pytest.mark.parametrize("dtype", [d for d in dtypes.storable if d.kind != "void"], ids=str)
 def test_numbers_of_every_dtype_come_back(dtype: dtypes.DType) -> None:
-    values = [True, False] if dtype is dtypes.bool_ else [0, 1, 4, 100] if dtype.is_int else [0.0, 1.0, -2.5, 0.375]
+    values = (
+        [True, False]
+        if dtype is dtypes.bool_
+        else [0, 1, 4, 100]
+        if dtype.is_int
+        else [0.0, 1.0, -2.5, 0.375]
+    )
     if not dtype.is_float or not (dtype.is_float and dtype.bits == 0):
         x = Tensor(values, dtype=dtype)
         assert x.dtype is dtype
@@ -93,7 +99,9 @@ def test_filled_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [(5,), (2, 7), (0, 10, 3), (10, 0, -3), (5, 5), (0.0, 1.0, 0.25), (1, 2, 0.3), (3, 0), (-2.5, 2.5)], ids=str
+    "args",
+    [(5,), (2, 7), (0, 10, 3), (10, 0, -3), (5, 5), (0.0, 1.0, 0.25), (1, 2, 0.3), (3, 0), (-2.5, 2.5)],
+    ids=str,
 )
 def test_arange(args: tuple[float, ...]) -> None:
     want = np.arange(*args)

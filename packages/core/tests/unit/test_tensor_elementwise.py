@@ -41,7 +41,9 @@ UNARY: list[tuple[str, np.ndarray[Any, Any], Callable[..., torch.Tensor]]] = [
 
 
 @pytest.mark.parametrize(("name", "x", "reference"), UNARY, ids=[u[0] for u in UNARY])
-def test_function_of_one_number(name: str, x: np.ndarray[Any, Any], reference: Callable[..., torch.Tensor]) -> None:
+def test_function_of_one_number(
+    name: str, x: np.ndarray[Any, Any], reference: Callable[..., torch.Tensor]
+) -> None:
     same_function(lambda t: getattr(t, name)(), reference, x, rtol=1e-7)  # PyTorch has 1/6 in float32
 
 
@@ -57,7 +59,24 @@ def test_function_of_stated_accuracy(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc", "sign", "isnan", "isinf", "isfinite"])
 def test_step_functions_with_special_values(name: str) -> None:
-    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999999999999994, 2**52 + 1, -0.0, 0.0, np.inf, -np.inf, np.nan, 3.7, -3.2])
+    x = np.array(
+        [
+            0.5,
+            1.5,
+            2.5,
+            -0.5,
+            -1.5,
+            0.49999999999999994,
+            2**52 + 1,
+            -0.0,
+            0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            3.7,
+            -3.2,
+        ]
+    )
     have, want = getattr(Tensor(x), name)().numpy(), getattr(torch, name)(torch.tensor(x)).numpy()
     np.testing.assert_array_equal(have, want)
     if name != "sign":  # where zeros have signs, they are the same
@@ -91,12 +110,22 @@ def test_functions_of_two_tensors() -> None:
 def test_extremes_share_gradients_of_ties_but_a_constant_takes_all() -> None:
     same_function(lambda x, y: x.maximum(y), torch.maximum, np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     same_function(lambda x: x.relu(), torch.relu, np.array([0.0, 1.0, -1.0]))
-    same_function(lambda x: x.clamp(-1, 1), lambda x: torch.clamp(x, -1, 1), np.array([-1.0, 1.0, 0.0, 2.0, -3.0]))
+    same_function(
+        lambda x: x.clamp(-1, 1), lambda x: torch.clamp(x, -1, 1), np.array([-1.0, 1.0, 0.0, 2.0, -3.0])
+    )
 
 
 def test_number_on_either_side() -> None:
     x = rng().uniform(0.5, 2, 10)
-    for op in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv):
+    for op in (
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.truediv,
+        operator.pow,
+        operator.mod,
+        operator.floordiv,
+    ):
         close(op(Tensor(x), 1.7), op(torch.tensor(x), 1.7))
         close(op(1.7, Tensor(x)), op(1.7, torch.tensor(x)))
     for op in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):

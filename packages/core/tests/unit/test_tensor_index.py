@@ -83,9 +83,7 @@ def test_out_of_range_elements_read_zero() -> None:
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])
 def test_gather(dim: int) -> None:
     index = rng(3).integers(0, X.shape[dim], (3, 2, 5))
-    same_function(
-        lambda t: t.gather(dim, Tensor(index)), lambda t: t.gather(dim, torch.tensor(index)), X
-    )
+    same_function(lambda t: t.gather(dim, Tensor(index)), lambda t: t.gather(dim, torch.tensor(index)), X)
 
 
 def test_gather_gradient_compares_along_one_axis_only() -> None:

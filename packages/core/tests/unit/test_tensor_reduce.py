@@ -42,7 +42,9 @@ CASES: list[tuple[str, Callable[..., Tensor], Callable[..., torch.Tensor]]] = [
 
 
 @pytest.mark.parametrize(("name", "function", "reference"), CASES, ids=[c[0] for c in CASES])
-def test_reduction(name: str, function: Callable[..., Tensor], reference: Callable[..., torch.Tensor]) -> None:
+def test_reduction(
+    name: str, function: Callable[..., Tensor], reference: Callable[..., torch.Tensor]
+) -> None:
     same_function(function, reference, X)
 
 

@@ -101,7 +101,11 @@ def test_views_alias_in_both_directions() -> None:
     row, column, flat, wide = x[1], x.T[0], x.reshape(4), x.unsqueeze(0).expand(3, 2, 2)
     row += 10
     assert x.tolist() == [[1.0, 2.0], [13.0, 14.0]]
-    assert (column.tolist(), flat.tolist(), wide[2].tolist()) == ([1.0, 13.0], [1.0, 2.0, 13.0, 14.0], x.tolist())
+    assert (column.tolist(), flat.tolist(), wide[2].tolist()) == (
+        [1.0, 13.0],
+        [1.0, 2.0, 13.0, 14.0],
+        x.tolist(),
+    )
     x.assign(Tensor.zeros(2, 2))
     assert row.tolist() == [0.0, 0.0]
     flat[::2] = 5
@@ -121,7 +125,16 @@ def test_views_alias_before_anything_is_computed() -> None:
 
 def test_results_of_operations_do_not_alias() -> None:
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-    others = [x.flip(0), x.pad((1, 1)), x.clone(), x.contiguous().clone(), x.cat(x), x + 0, Tensor(x), x.T.reshape(4)]
+    others = [
+        x.flip(0),
+        x.pad((1, 1)),
+        x.clone(),
+        x.contiguous().clone(),
+        x.cat(x),
+        x + 0,
+        Tensor(x),
+        x.T.reshape(4),
+    ]
     before = [t.numpy().tolist() if i % 2 else None for i, t in enumerate(others)]
     assert before[1] is not None
     x.assign(-x).realize()
@@ -275,7 +288,9 @@ def test_random_program(seed: int) -> None:
     order = list(range(len(ours)))
     random.Random(seed).shuffle(order)
     for i in order:
-        np.testing.assert_allclose(ours[i].numpy(), theirs[i].numpy(), rtol=1e-5, err_msg=f"seed {seed}, tensor {i}")
+        np.testing.assert_allclose(
+            ours[i].numpy(), theirs[i].numpy(), rtol=1e-5, err_msg=f"seed {seed}, tensor {i}"
+        )
 
 
 def test_assignment_casts_up_only() -> None:

@@ -1,10 +1,12 @@
 """Reverse-mode differentiation of tensor graphs.
 
-In: a root, targets and the cotangent of the root, all nodes. Out: for each target the node of its cotangent, with what
-stands in the way of computing it. Guaranteed: only nodes on a path from the root to a target are differentiated, each once.
+In: a root, targets and the cotangent of the root, all nodes. Out: for each target the node of its cotangent,
+with what stands in the way of computing it. Guaranteed: only nodes on a path from the root to a target are
+differentiated, each once.
 
-Values are versions: a target that is storage is looked for in the version it has now, and if the root does not read that,
-in the latest earlier one. Values that were realized are differentiated through the graph that history kept for them.
+Values are versions: a target that is storage is looked for in the version it has now, and if the root does
+not read that, in the latest earlier one. Values that were realized are differentiated through the graph that
+history kept for them.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Found:
 
 
 def differentiate(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[Found]:
-    """Return the cotangent of each target, given that of `root`; raises GradientError where an op has no derivative."""
+    """Return the cotangent of each target, given that of `root`; raises GradientError where an op has no
+    derivative."""
     order = _order(root)
     known = set(order)
     aims = [_aim(t, order, known) for t in targets]
@@ -93,7 +96,8 @@ def _order(root: UOp) -> list[UOp]:
 
 
 def _aim(target: UOp, order: list[UOp], known: set[UOp]) -> UOp:
-    """The node that stands for `target` in the graph: itself, or the latest earlier version of its storage."""
+    """The node that stands for `target` in the graph: itself, or the latest earlier version of its
+    storage."""
     if target in known:
         return target
     steps, base = g.movements(target)

@@ -1,10 +1,12 @@
 """The derivative of each op of the tensor stage, as a table.
 
-A rule takes a node, the cotangent g of its value, and which sources need one; it gives the cotangent of each source that
-does. Everything it builds is made of ops that have rules, so derivatives can be differentiated again.
+A rule takes a node, the cotangent g of its value, and which sources need one; it gives the cotangent of each
+source that does. Everything it builds is made of ops that have rules, so derivatives can be differentiated
+again.
 
-Where a function has a kink, the choice is PyTorch's: MAX and MIN share equally between equal operands, but a constant
-takes all (relu'(0) = 0); a maximum over axes shares equally between equal greatest elements (as `amax` does).
+Where a function has a kink, the choice is PyTorch's: MAX and MIN share equally between equal operands, but a
+constant takes all (relu'(0) = 0); a maximum over axes shares equally between equal greatest elements (as
+`amax` does).
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def reshape(x: UOp, shape: tuple[int, ...]) -> UOp:
     return g.reshape(x, shape)
 
 
-# ---- arithmetic ------------------------------------------------------------------------------------------------------
+# ---- arithmetic -------------------------------------------------------------------------------------------
 
 
 def _product(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
@@ -90,10 +92,11 @@ def _power(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
 
 def _extreme(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
     x, y = n.src
+    # the result tells who won as well as the operands do, and is what a kernel will have stored
     if n.op is Ops.MIN:
-        x_wins, y_wins = g.alu(Ops.CMPLT, x, y), g.alu(Ops.CMPLT, y, x)
+        x_wins, y_wins = g.alu(Ops.CMPLT, n, y), g.alu(Ops.CMPLT, n, x)
     else:
-        x_wins, y_wins = g.alu(Ops.CMPLT, y, x), g.alu(Ops.CMPLT, x, y)
+        x_wins, y_wins = g.alu(Ops.CMPLT, y, n), g.alu(Ops.CMPLT, x, n)
     if g.is_number(x) or g.is_number(y):
         tie = zeros(c)
     else:
@@ -122,7 +125,7 @@ def _cosine(x: UOp) -> UOp:
     return g.alu(Ops.SIN, g.scalar_op(Ops.ADD, x, math.pi / 2))
 
 
-# ---- movement: the adjoint of a view puts each element back, and adds up those that were shown more than once --------
+# ---- movement: the adjoint of a view puts each element back, and adds up those that were shown more than on
 
 
 def _unexpand(n: UOp, c: UOp) -> UOp:
@@ -154,8 +157,8 @@ def _unshear(n: UOp, c: UOp) -> UOp:
 
 
 def _sheared(op: Ops, c: UOp, axis: int, by: int | None, arg: p.Shear, size: int) -> UOp:
-    """UNSHEAR (or SHEAR) of a sum is the sum of it: so the data gradient of a convolution is one REDUCE, over channels
-    and window, of sheared products, and not a sum of sums."""
+    """UNSHEAR (or SHEAR) of a sum is the sum of it: so the data gradient of a convolution is one REDUCE,
+    over channels and window, of sheared products, and not a sum of sums."""
     if c.op is Ops.REDUCE and c.payload(p.Reduce).op is Ops.ADD:
         inner = c.payload(p.Reduce).axes
         kept = [a for a in range(len(c.src[0].shape)) if a not in inner]
@@ -184,7 +187,7 @@ def put_back(steps: Sequence[UOp], c: UOp) -> UOp:
     return c
 
 
-# ---- reductions ------------------------------------------------------------------------------------------------------
+# ---- reductions -------------------------------------------------------------------------------------------
 
 
 def _reduction(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
@@ -200,8 +203,8 @@ def _reduction(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
 
 
 def _of_product(n: UOp, x: UOp, axes: Sequence[int], spread: UOp) -> UOp:
-    """Each element's share is the product of the others: all over x where nothing is 0; where one element is 0, only it
-    has a share, the product of the rest."""
+    """Each element's share is the product of the others: all over x where nothing is 0; where one element is
+    0, only it has a share, the product of the rest."""
     zero = g.scalar_op(Ops.CMPEQ, x, 0)
     others = g.where(zero, g.const_like(1, x), x)
     rest = again(g.reduce(Ops.MUL, others, axes), axes, x.shape)
@@ -211,18 +214,18 @@ def _of_product(n: UOp, x: UOp, axes: Sequence[int], spread: UOp) -> UOp:
     return mul(spread, g.where(alone, rest, share))
 
 
-# ---- gathering -------------------------------------------------------------------------------------------------------
+# ---- gathering --------------------------------------------------------------------------------------------
 
 
 def _gathered(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
     """x[i…] puts back c: for each place of x, the sum of the elements whose indices name it.
 
-    Axes that are indexed by their own number (an IOTA along an axis of the result, as `Tensor.gather` has them) need no
-    comparison: they stay where they are.
+    Axes that are indexed by their own number (an IOTA along an axis of the result, as `Tensor.gather` has
+    them) need no comparison: they stay where they are.
     """
     x, *indices = n.src
     k, shape = len(indices), indices[0].shape
-    straight = {}
+    straight: dict[int, int] = {}  # axis of x: axis of the result
     for axis, index in enumerate(indices):
         along = _along(index)
         if along is not None and along not in straight.values():

@@ -14,8 +14,9 @@ from tiny_core.errors import DataError
 def write_aside(path: str) -> Iterator[str]:
     """A block that writes a file under a temporary name; at its end the file gets the name `path`.
 
-    The temporary file lies beside it, so that renaming is one step. If the block raises (ctrl-C too), it is removed, and
-    what was at `path` stays. Its content is on the disk before the name is: a crash leaves the old file or the new one.
+    The temporary file lies beside it, so that renaming is one step. If the block raises (ctrl-C too), it is
+    removed, and what was at `path` stays. Its content is on the disk before the name is: a crash leaves the
+    old file or the new one.
 
     Raises:
         DataError: the folder cannot be made or written to.

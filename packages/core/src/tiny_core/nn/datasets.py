@@ -1,4 +1,5 @@
-"""Data sets, as tensors of the bytes in their files. Nothing is invented: a set is found, checked, or a DataError."""
+"""Data sets, as tensors of the bytes in their files. Nothing is invented: a set is found, checked, or a
+DataError."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tiny_core import dtypes
@@ -44,7 +46,9 @@ FASHION_MNIST_FILES: Final = (
         "train-labels-idx1-ubyte", 60_008, "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"
     ),
     Published(
-        "t10k-images-idx3-ubyte", 7_840_016, "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b"
+        "t10k-images-idx3-ubyte",
+        7_840_016,
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     ),
     Published(
         "t10k-labels-idx1-ubyte", 10_008, "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"
@@ -61,22 +65,24 @@ def fashion_mnist(
     progress: Progress | None = None,
     files: tuple[Published, ...] = FASHION_MNIST_FILES,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Fashion-MNIST: grey 28×28 images of ten kinds of clothes.
+    """Fashion-MNIST: grey 28x28 images of ten kinds of clothes.
 
-    It is looked for in the folder given, and only there; else in the folder that the setting DATA (TINY_DATA) names, in
-    Debian's package, and among earlier downloads. Files may be gzipped or not. What is found must be what was published.
+    It is looked for in the folder given, and only there; else in the folder that the setting DATA
+    (TINY_DATA) names, in Debian's package, and among earlier downloads. Files may be gzipped or not. What
+    is found must be what was published.
 
     Args:
         path: folder of the four IDX files.
         device: where the tensors go; None for the default device.
-        download: whether to get what is in none of these places from `url`, into the folder given or that of downloads.
+        download: whether to get what is in none of these places from `url`, into the folder given or that
+            of downloads.
         url: folder of the published archives.
         progress: is told of a download.
         files: names, sizes and sums to expect: training images and labels, test images and labels.
 
     Returns:
-        training images, uint8 of shape (60000, 1, 28, 28), their labels, uint8 of shape (60000,), and 10,000 of each
-        for testing.
+        training images, uint8 of shape (60000, 1, 28, 28), their labels, uint8 of shape (60000,), and
+        10,000 of each for testing.
 
     Raises:
         DataError: it is nowhere, or what is there is truncated or something else.
@@ -138,7 +144,8 @@ def _missing(path: str | os.PathLike[str] | None, files: tuple[Published, ...]) 
         return DataError(f"no Fashion-MNIST in {os.fspath(path)}", f"the folder should hold {names}")
     return DataError(
         f"no Fashion-MNIST in any of {', '.join(_places())}",
-        "install Debian's package (apt install dataset-fashion-mnist), set TINY_DATA to its folder, or pass download=True",
+        "install Debian's package (apt install dataset-fashion-mnist), set TINY_DATA to a folder that has it, "
+        "or pass download=True",
     )
 
 
@@ -158,7 +165,9 @@ def _read(folder: str, file: Published) -> Idx:
 def _check(content: bytes, path: str, file: Published) -> None:
     if len(content) != file.nbytes:
         size = f"{len(content)} bytes" if len(content) <= file.nbytes else "more"
-        raise DataError(f"{path} has {size}, uncompressed, and should have {file.nbytes}", "get the file again")
+        raise DataError(
+            f"{path} has {size}, uncompressed, and should have {file.nbytes}", "get the file again"
+        )
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise DataError(
             f"{path} is not the published {file.name}: its sha256 differs",
@@ -169,9 +178,9 @@ def _check(content: bytes, path: str, file: Published) -> None:
 def _download(folder: str, files: tuple[Published, ...], url: str, progress: Progress | None) -> None:
     for file in files:
         if _find(folder, file.name) is None:
-            download(
-                f"{url.rstrip('/')}/{file.name}.gz",
-                os.path.join(folder, file.name + ".gz"),
-                lambda path, file=file: _check(unpacked(path, file.nbytes + 1), path, file),  # type: ignore[misc]
-                progress=progress,
-            )
+            where, name = f"{url.rstrip('/')}/{file.name}.gz", os.path.join(folder, file.name + ".gz")
+            download(where, name, partial(_check_archive, file), progress=progress)
+
+
+def _check_archive(file: Published, path: str) -> None:
+    _check(unpacked(path, file.nbytes + 1), path, file)

@@ -1,8 +1,8 @@
 """Downloads: a file over HTTP that is whole and checked, or not there at all.
 
-In: an address and a destination. Out: the file, under its name only after a check has accepted it: bytes are written aside
-and renamed. Failures that may pass (a lost connection, a short or damaged body, a server's error) are tried again; one that
-will not (404) is a DataError at once.
+In: an address and a destination. Out: the file, under its name only after a check has accepted it: bytes
+are written aside and renamed. Failures that may pass (a lost connection, a short or damaged body, a
+server's error) are tried again; one that will not (404) is a DataError at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tiny_core.errors import DataError
 from tiny_core.nn.aside import write_aside
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a file, its bytes so far, and those of all of it (0 while the server has not said)."""
+"""Called with the name of a file, its bytes so far, and those of all of it (0 while the server has not
+said)."""
 _CHUNK: Final = 1 << 16
 _TIMEOUT_SECONDS: Final = 30.0
 

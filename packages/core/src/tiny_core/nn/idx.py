@@ -1,8 +1,9 @@
 """IDX files, the format of the MNIST family: an array of numbers after a big-endian header.
 
-In: the bytes of a file, raw or gzipped. Out: its shape and its elements. Guaranteed: the file is exactly as long as its
-header says; anything else is a DataError that names the file. The header is two zero bytes, a type code, the number of
-axes, and the length of each as a 32-bit number (http://yann.lecun.com/exdb/mnist, "The IDX file format").
+In: the bytes of a file, raw or gzipped. Out: its shape and its elements. Guaranteed: the file is exactly as
+long as its header says; anything else is a DataError that names the file. The header is two zero bytes, a
+type code, the number of axes, and the length of each as a 32-bit number (http://yann.lecun.com/exdb/mnist,
+"The IDX file format").
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def parse_idx(content: bytes, name: str = "data") -> Idx:
     if len(content) - start != size:
         what = "truncated" if len(content) - start < size else "longer than its header says"
         raise DataError(
-            f"{name} is {what}: shape {shape} of {dtype.name} takes {size} bytes, and {len(content) - start} follow",
+            f"{name} is {what}: shape {shape} of {dtype.name} takes {size} bytes, and {len(content) - start} "
+            "follow",
             "get the file again",
         )
     return Idx(shape, dtype, _swapped(memoryview(content)[start:], dtype.itemsize))

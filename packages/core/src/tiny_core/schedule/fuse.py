@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import count
 
 from tiny_core.dtypes import index as index_dtype
 from tiny_core.ir import payload as p
@@ -58,8 +59,9 @@ class Fusion:
 
 
 def axes(shape: tuple[int, ...], prefix: str = "i") -> Index:
-    """Return an index of one RANGE per axis; 0 for axes of length 1."""
-    return tuple(UOp.range(n, f"{prefix}{k}") if n != 1 else ZERO for k, n in enumerate(shape))
+    """Return an index of one RANGE per axis, numbered without the axes of length 1, whose index is 0."""
+    number = count()
+    return tuple(UOp.range(n, f"{prefix}{next(number)}") if n != 1 else ZERO for n in shape)
 
 
 def is_storage(node: UOp) -> bool:
@@ -203,16 +205,18 @@ class _Fuser:
         over = open_ranges(index)
         if gate is not None or math.prod(_size(r) for r in over) != node.size:
             return Border(node, f"reduction over {length} would be repeated")
-        domain = frozenset(r for r in kernel.ranges if r is not ZERO)
-        if over == domain:
+        domain = [r for r in kernel.ranges if r is not ZERO]
+        if over == set(domain):
             return None
-        if not over <= domain:
+        if not over <= set(domain):
             if node.size <= NESTED:
                 return None
             return Border(
                 node, f"{node.size} row reductions inside a reduction would run one after the other"
             )
-        rest = math.prod(_size(r) for r in domain - over)
+        if over != set(domain[: len(over)]):
+            return Border(node, f"reduction over {length} would be repeated for each outer iteration")
+        rest = math.prod(_size(r) for r in domain[len(over) :])
         if length <= ROW and rest <= ROW:
             return None
         return Border(node, f"row of {max(length, rest)} does not fit on chip")
@@ -231,7 +235,8 @@ class _Fuser:
         for (kernel, index, _), context in sites.items():
             iterations = math.prod(_size(r) for r in context)
             domain = {r for r in self.kernels[kernel].ranges if r is not ZERO}
-            if work and node.size >= 256 and not context <= domain and iterations >= reductions.REUSE * size:
+            repeated = FLOP * work * (iterations - size)
+            if repeated > LAUNCH and not context <= domain and iterations >= reductions.REUSE * size:
                 return Border(node, f"operand used {iterations // size} times in a reduction")
             over = open_ranges(index)
             evaluations += max(size if over else 1, math.prod(_size(r) for r in over))

@@ -16,17 +16,16 @@ from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.schedule.fuse import Fusion, Kernel, is_storage
 from tiny_core.schedule.lower import view_index
-from tiny_core.schedule.movement import Index, flat_index
+from tiny_core.schedule.movement import ZERO, Index, flat_index
 
 MAX_STORES = 16  # results of one kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A kernel that stores `members` over `ranges`, or a copy."""
+    """A kernel that stores `members`, or a copy."""
 
     members: tuple[UOp, ...]
-    ranges: Index
     copy: UOp | None = None
 
 
@@ -137,7 +136,7 @@ def _merge(
     for v, kernel in enumerate(graph.kernels):
         if kernel is None or kernel.contraction:
             continue
-        key = (kernel.ranges, device_of(kernel.root))
+        key = (tuple(r for r in kernel.ranges if r is not ZERO), device_of(kernel.root))
         for t in reversed(open_teams.get(key, [])):
             if len(members[t]) < MAX_STORES and _may_join(graph, members[t], v, after, before):
                 _join(t, v, team, members, after, before)
@@ -241,10 +240,10 @@ def _ordered(graph: _Graph, team: list[int]) -> list[Group]:
             stack.pop()
             done.add(t)
             if t in graph.copies:
-                out.append(Group((), (), graph.copies[t]))
+                out.append(Group((), graph.copies[t]))
             else:
                 kernels = [k for v in members[t] if (k := graph.kernels[v]) is not None]
-                out.append(Group(tuple(k.root for k in kernels), kernels[0].ranges))
+                out.append(Group(tuple(k.root for k in kernels)))
     return out
 
 

@@ -16,9 +16,9 @@ from tiny_core.ir.algebra.index import from_linear, linear_form
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.schedule.collapse import collapse
-from tiny_core.schedule.fuse import is_storage, reduce_ranges, stored_value, whole_index
+from tiny_core.schedule.fuse import axes, is_storage, reduce_ranges, stored_value, whole_index
 from tiny_core.schedule.item import Arg
-from tiny_core.schedule.movement import ZERO, Index, both, flat_index, known, source_index
+from tiny_core.schedule.movement import Index, both, flat_index, known, source_index
 
 ALIGN = 64  # bytes to which every allocation is aligned at least
 
@@ -45,20 +45,19 @@ class Lowering:
         self.members = members
         self.done: dict[Task, UOp] = {}
         self.uses: dict[tuple[UOp, int], _Use] = {}
-        self.ranges: Index = ()
         self.targets: dict[UOp, tuple[UOp, UOp]] = {}
 
-    def kernel(self, ranges: Index) -> tuple[UOp, tuple[Arg, ...]]:
-        """Return the kernel that stores all members over `ranges`, and its arguments by slot."""
-        self.ranges = ranges
+    def kernel(self) -> tuple[UOp, tuple[Arg, ...]]:
+        """Return the kernel that stores all members, and its arguments by slot."""
         for node in self.members:
+            ranges = axes(stored_value(node).shape)
             if node.op is Ops.AFTER:
                 self.targets[node] = view_index(node.src[1].src[0], ranges)
             else:
                 self.targets[node] = self.places[node], flat_index(ranges, node.shape)
         stores = []
         for node, (buffer, at) in self.targets.items():
-            value = self.value(stored_value(node), ranges)
+            value = self.value(stored_value(node), axes(stored_value(node).shape))
             stores.append(self.place(buffer, at, write=True).store(at_index(at), value))
         return self.finish(stores)
 
@@ -127,7 +126,8 @@ class Lowering:
         node, index, gate = task
         here = self.stored_here(node, index, gate)
         if here and node.op is Ops.AFTER:
-            return [(stored_value(node), self.ranges, None)]
+            value = stored_value(node)
+            return [(value, axes(value.shape), None)]
         if is_storage(node) or (node in self.places and not here) or not node.src:
             return []
         if node.op in MOVEMENT:

@@ -150,7 +150,7 @@ class _Attempt:
         if g.copy is not None:
             source = self._locate(g.copy.src[0], places)
             return CopyItem(Arg(places[g.copy]), source, g.copy.size)
-        kernel, args = Lowering(places, g.members).kernel(g.ranges)
+        kernel, args = Lowering(places, g.members).kernel()
         return KernelItem(kernel, args, self._device_of(g.members[0]), serves=g.members)
 
     def _locate(self, node: UOp, places: dict[UOp, UOp]) -> Arg:

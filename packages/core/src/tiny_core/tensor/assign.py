@@ -1,7 +1,8 @@
 """What changes or places an array: assignment, in-place operators, realizing, copies, devices, history.
 
-`x.assign(v)` and `x += v` are seen by every handle that aliases x, and by nothing that was computed before, whether it
-has been realized or not. An assignment is lazy: it happens when something that reads it is realized, or the array itself.
+`x.assign(v)` and `x += v` are seen by every handle that aliases x, and by nothing that was computed before,
+whether it has been realized or not. An assignment is lazy: it happens when something that reads it is
+realized, or the array itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Assignment(Reductions):
 
         Raises:
             ShapeError: x does not broadcast, or this is an expanded view, in which elements share one place.
-            DTypeError: x is of a dtype that this one does not hold (a float for integers, float64 for float32).
+            DTypeError: x is of a dtype that this one does not hold (a float for integers, float64 for
+                float32).
         """
         if isinstance(x, Handle):
             dtype = x.dtype
@@ -67,7 +69,8 @@ class Assignment(Reductions):
         return self
 
     def replace(self, x: Self) -> Self:
-        """Make this handle one on the array of x (of equal shape and dtype); what aliased this stays as it was."""
+        """Make this handle one on the array of x (of equal shape and dtype); what aliased this stays as it
+        was."""
         if x.shape != self.shape or x.dtype is not self.dtype:
             raise ShapeError(
                 f"replace: {x.dtype.name}{list(x.shape)} for {self.dtype.name}{list(self.shape)}",
@@ -77,7 +80,7 @@ class Assignment(Reductions):
         self._cell, self._chain, self._seen = x._cell, x._chain, None
         return self.is_param_() if param else self
 
-    # ---- in place ----------------------------------------------------------------------------------------------------
+    # ---- in place -----------------------------------------------------------------------------------------
 
     def __iadd__(self, other: Operand) -> Self:
         return self.assign(self.add(other))
@@ -115,14 +118,15 @@ class Assignment(Reductions):
     def __irshift__(self, other: Operand) -> Self:
         return self.assign(self.rshift(other))
 
-    # ---- running -----------------------------------------------------------------------------------------------------
+    # ---- running ------------------------------------------------------------------------------------------
 
     def realize(self, *others: Handle) -> Self:
         """Compute this (and others, in one schedule) and keep the values in memory; returns itself.
 
         A view is realized by realizing the array it is a view of.
         """
-        realize((t._cell for t in (self, *others)), default_device)
+        tensors: tuple[Handle, ...] = (self, *others)
+        realize((t._cell for t in tensors), default_device)
         return self
 
     @property

@@ -1,12 +1,14 @@
 """Cells: what tensor handles share. Storage and value are two things.
 
-A `Cell` holds the current value of one array as a node of the tensor graph; a handle is a cell and a chain of movements,
-so handles that alias share a cell. A cell that *owns* storage has movements over a BUFFER, or over a version of one
-(`AFTER(root, STORE(view, value))`), as its value; only its owner makes versions of a BUFFER, so they form one line.
+A `Cell` holds the current value of one array as a node of the tensor graph; a handle is a cell and a chain
+of movements, so handles that alias share a cell. A cell that *owns* storage has movements over a BUFFER, or
+over a version of one (`AFTER(root, STORE(view, value))`), as its value; only its owner makes versions of a
+BUFFER, so they form one line.
 
-Assigning a whole value to a cell without storage replaces the value: nothing was in memory, so nothing is overwritten.
-Assigning to a part first gives the cell storage. Nobody else notices an assignment: nodes that were built before
-mention the version they read, and stay as they are until `realize` (tensor/realize.py) runs them.
+Assigning a whole value to a cell without storage replaces the value: nothing was in memory, so nothing is
+overwritten. Assigning to a part first gives the cell storage. Nobody else notices an assignment: nodes that
+were built before mention the version they read, and stay as they are until `realize` (tensor/realize.py)
+runs them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import threading
 import weakref
 from typing import final
 
+from tiny_core import dtypes
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
@@ -35,8 +38,8 @@ class Cell:
         value: its node, in the cell's shape.
         device: where it lives; None for a value made of constants alone, which follows its operands.
         owner: whether the storage below `value` is this cell's.
-        leaf: whether it holds data rather than a result: assigning to the whole of it is no step of a computation, and
-            stops gradients.
+        leaf: whether it holds data rather than a result: assigning to the whole of it is no step of a
+            computation, and stops gradients.
         param: whether the history of what is computed from it is kept, for `backward`.
         line: where it was made; `written`: where it was last assigned to.
         grad: the gradient (a tensor) that `backward` has accumulated, or None.
@@ -109,7 +112,7 @@ WRITTEN: weakref.WeakKeyDictionary[UOp, Line | None] = weakref.WeakKeyDictionary
 
 def version(root: UOp, view: UOp, value: UOp) -> UOp:
     """The version of `root` in which `view` of it holds `value`."""
-    store = UOp(Ops.STORE, g.dtypes.void, (view, value))
+    store = UOp(Ops.STORE, dtypes.void, (view, value))
     return UOp(Ops.AFTER, root.dtype, (root, store))
 
 
@@ -135,7 +138,7 @@ def storage(node: UOp) -> UOp:
     return node
 
 
-# ---- the cells whose nodes may have to change: not yet computed, or showing the storage of another cell --------------
+# ---- the cells whose nodes may have to change: not yet computed, or showing the storage of another cell ---
 
 
 @final

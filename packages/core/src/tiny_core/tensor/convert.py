@@ -30,7 +30,8 @@ class Conversions(Losses):
         return self._contents(engine().read_host).cast("B")
 
     def data(self) -> memoryview:
-        """The elements as a read-only view of this shape; realizes. The view does not change when the tensor does.
+        """The elements as a read-only view of this shape; realizes. The view does not change when the tensor
+        does.
 
         Raises:
             DTypeError: Python has no format for the dtype (bfloat16 and fp8); `numpy` has.
@@ -58,15 +59,17 @@ class Conversions(Losses):
         return _nest(values, self.shape, 0)[0]
 
     def numpy(self) -> npt.NDArray[np.generic]:
-        """The elements as a read-only numpy array; realizes. It shares memory where the host sees the device's, and
-        does not change when the tensor does."""
+        """The elements as a read-only numpy array; realizes. It shares memory where the host sees the
+        device's, and does not change when the tensor does."""
         import numpy as np
 
         array = np.frombuffer(self._bytes(), _numpy_dtype(self.dtype)).reshape(self.shape)
         array.flags.writeable = False
         return array
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[np.generic]:
         array = self.numpy()
         return (
             array.astype(dtype)
@@ -77,7 +80,8 @@ class Conversions(Losses):
         )
 
     __array_ufunc__ = None
-    """numpy leaves arithmetic with tensors alone: `array * tensor` is a TypeError rather than an array of tensors."""
+    """numpy leaves arithmetic with tensors alone: `array * tensor` is a TypeError rather than an array of
+    tensors."""
 
     def __bool__(self) -> Never:
         raise DTypeError(
@@ -122,7 +126,8 @@ def _numbers(content: memoryview, dtype: DType) -> Sequence[Number]:
         return _formatted(content, dtype.code).tolist() if content.nbytes else []
     n = dtype.itemsize
     return [
-        dtypes.from_bits(int.from_bytes(content[i : i + n], "little"), dtype) for i in range(0, content.nbytes, n)
+        dtypes.from_bits(int.from_bytes(content[i : i + n], "little"), dtype)
+        for i in range(0, content.nbytes, n)
     ]
 
 

@@ -1,8 +1,10 @@
-"""Counters of random numbers: per device, a key and how many numbers have been drawn, in storage of the device.
+"""Counters of random numbers: per device, a key and how many numbers have been drawn, in storage of the
+device.
 
-Draw number i of a device is Threefry(counter + i, key): the same after `manual_seed` whatever the schedule. Draws between
-two realizations read one version of the storage at different offsets; the batch that computes the first of them also
-advances the counter (`advance`), so a captured function draws new numbers at each replay.
+Draw number i of a device is Threefry(counter + i, key): the same after `manual_seed` whatever the schedule.
+Draws between two realizations read one version of the storage at different offsets; the batch that computes
+the first of them also advances the counter (`advance`), so a captured function draws new numbers at each
+replay.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _KEY = ((1, 2),)
 
 @final
 class Counter:
-    """Of one device: `cell` holds [counter, key] as uint64; `used` numbers after the counter have been given out."""
+    """Of one device: `cell` holds [counter, key] as uint64; `used` numbers after the counter have been given
+    out."""
 
     __slots__ = ("cell", "used")
 
@@ -79,7 +82,8 @@ def draw(device: str, n: int, engine: Engine) -> tuple[UOp, UOp]:
 
 
 def advance(nodes: Collection[UOp]) -> list[Cell]:
-    """Let the counters that `nodes` read go on, lazily; return their cells, which are to be realized with the nodes."""
+    """Let the counters that `nodes` read go on, lazily; return their cells, which are to be realized with
+    the nodes."""
     with _lock:
         moved = []
         for device, counter in _counters.items():

@@ -1,7 +1,7 @@
 """Creation: from Python numbers and lists, arrays of the host, and filled shapes.
 
-Host data is copied at the call (a later change of a list or numpy array is not seen). Filled shapes are constants of the
-graph: they take no memory until they are assigned to in part, or realized.
+Host data is copied at the call (a later change of a list or numpy array is not seen). Filled shapes are
+constants of the graph: they take no memory until they are assigned to in part, or realized.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
-from tiny_core.errors import DTypeError, ShapeError
+from tiny_core.errors import DeviceError, DTypeError, ShapeError
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
@@ -43,11 +43,11 @@ class Creation(Indexing):
     """Arrays from nothing, numbers, or host data.
 
     Args:
-        data: a number, nested lists or tuples of numbers of equal lengths, a numpy array, bytes, a tensor, or None for
-            an empty tensor.
+        data: a number, nested lists or tuples of numbers of equal lengths, a numpy array, bytes, a tensor,
+            or None for an empty tensor.
         device: where it lives; None for the default device.
-        dtype: element type; None for that of the data: float32 for floats, int32 for integers (int64 where one does
-            not fit), bool, or the array's.
+        dtype: element type; None for that of the data: float32 for floats, int32 for integers (int64 where
+            one does not fit), bool, or the array's.
         requires_grad: whether `backward` gives it a gradient.
 
     Raises:
@@ -78,6 +78,14 @@ class Creation(Indexing):
             self.is_param_()
 
     @classmethod
+    def _of_bytes(cls, content: bytes, dtype: DType, shape: tuple[int, ...], device: p.Device | None) -> Self:
+        """An array of these bytes, copied."""
+        line = user_line()
+        cell = _stored(content, dtype, shape, canonical_device(device) or default_device())
+        cell.line = line
+        return cls._over(cell, (), line)
+
+    @classmethod
     def _constant(
         cls, node: UOp, device: p.Device | None, requires_grad: bool | None, dtype: DTypeLike | None = None
     ) -> Self:
@@ -86,7 +94,7 @@ class Creation(Indexing):
         result = cls._from_node(node, canonical_device(device), leaf=True)
         return result.is_param_() if requires_grad else result
 
-    # ---- filled ------------------------------------------------------------------------------------------------------
+    # ---- filled -------------------------------------------------------------------------------------------
 
     @classmethod
     def full(
@@ -174,7 +182,7 @@ class Creation(Indexing):
         """A scalar constant of this tensor's dtype and device."""
         return self.full((), value, dtype=self.dtype, device=self._cell.device)
 
-    # ---- sequences ---------------------------------------------------------------------------------------------------
+    # ---- sequences ----------------------------------------------------------------------------------------
 
     @classmethod
     def arange(
@@ -247,13 +255,13 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """The n×m matrix (square where m is not given) with 1 on the diagonal, 0 elsewhere."""
+        """The n by m matrix (square where m is not given) with 1 on the diagonal, 0 elsewhere."""
         dims = _shape("eye", (n, n if m is None else m))
         same = g.alu(Ops.CMPEQ, g.iota_along(dims, 0), g.iota_along(dims, 1))
         return cls._constant(same, device, requires_grad, dtypes.float32 if dtype is None else dtype)
 
 
-# ---- host data -------------------------------------------------------------------------------------------------------
+# ---- host data --------------------------------------------------------------------------------------------
 
 
 def _shape(what: str, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -292,11 +300,18 @@ def _from_host(data: Nested | HostArray | bytes | None, device: p.Device, dtype:
             f"Tensor of {type(data).__name__}",
             "give a number, nested lists of numbers, a numpy array or a Tensor",
         )
-    value = g.reshape(engine().allocate_from_host(content, have, math.prod(shape), device), shape)
+    cell = _stored(content, have, shape, device)
+    if dtype is not None and dtype is not have:
+        return Cell(g.cast(cell.value, dtype), device, None, leaf=True)
+    return cell
+
+
+def _stored(content: bytes, dtype: DType, shape: tuple[int, ...], device: p.Device) -> Cell:
+    if not isinstance(device, str):
+        raise DeviceError(f"host data on devices {device}", "put it on one device, then move it")
+    value = g.reshape(engine().allocate_from_host(content, dtype, math.prod(shape), device), shape)
     cell = Cell(value, device, None, leaf=True)
     cell.adopt(value)
-    if dtype is not None and dtype is not have:
-        return Cell(g.cast(value, dtype), device, None, leaf=True)
     return cell
 
 

@@ -1,12 +1,13 @@
 """Element-wise arithmetic, comparisons and choice: promotion, weak numbers, broadcasting, and the operators.
 
-Python numbers are weak: they take the other operand's dtype, unless their kind is higher (an integer tensor and a
-float give float32). Where a number is not a value of a narrow float dtype, the operation is done in float32 and rounded
-once. Integer arithmetic wraps; division by zero gives 0 (and x for remainders).
+Python numbers are weak: they take the other operand's dtype, unless their kind is higher (an integer tensor
+and a float give float32). Where a number is not a value of a narrow float dtype, the operation is done in
+float32 and rounded once. Integer arithmetic wraps; division by zero gives 0 (and x for remainders).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 from tiny_core import dtypes
@@ -33,7 +34,7 @@ class Elementwise(Handle):
 
     __slots__ = ()
 
-    # ---- the one way in ------------------------------------------------------------------------------------------
+    # ---- the one way in -----------------------------------------------------------------------------------
 
     def _binary(self, name: str, op: Ops, other: Operand, reverse: bool = False) -> Self:
         """`self op other` (or the other way round), broadcast and promoted."""
@@ -74,7 +75,7 @@ class Elementwise(Handle):
             made = ", ".join(show(t._line) for t in (self, *others))
             raise ShapeError(error.message, f"{error.hint}; operands were made at {made}") from None
 
-    # ---- arithmetic ------------------------------------------------------------------------------------------------
+    # ---- arithmetic ---------------------------------------------------------------------------------------
 
     def add(self, other: Operand, reverse: bool = False) -> Self:
         return self._binary("add", Ops.ADD, other, reverse)
@@ -86,8 +87,8 @@ class Elementwise(Handle):
         return self._binary("mul", Ops.MUL, other, reverse)
 
     def div(self, other: Operand, reverse: bool = False, rounding_mode: str | None = None) -> Self:
-        """Divide. Integers give float32, unless `rounding_mode` is "trunc" or "floor": then the quotient is rounded
-        toward zero or down, and integers stay integers (x divided by 0 is 0).
+        """Divide. Integers give float32, unless `rounding_mode` is "trunc" or "floor": then the quotient is
+        rounded toward zero or down, and integers stay integers (x divided by 0 is 0).
 
         Raises:
             DTypeError: there is no such rounding mode.
@@ -117,7 +118,8 @@ class Elementwise(Handle):
         return x.sub(x.div(y, rounding_mode="trunc").mul(y))
 
     def pow(self, other: Operand, reverse: bool = False) -> Self:
-        """Raise to a power. An integer tensor takes a non-negative Python integer; else the result is a float.
+        """Raise to a power. An integer tensor takes a non-negative Python integer; else the result is a
+        float.
 
         Raises:
             DTypeError: an integer tensor to the power of a tensor, or of a negative integer.
@@ -203,7 +205,7 @@ class Elementwise(Handle):
     def trunc(self) -> Self:
         return self if not self.dtype.is_float else self._unary(Ops.TRUNC)
 
-    # ---- bits ------------------------------------------------------------------------------------------------------
+    # ---- bits ---------------------------------------------------------------------------------------------
 
     def bitwise_and(self, other: Operand, reverse: bool = False) -> Self:
         return self._binary("bitwise_and", Ops.AND, other, reverse)
@@ -227,7 +229,7 @@ class Elementwise(Handle):
         """Shift right, arithmetic for signed integers; by the width or more gives 0 (or the sign)."""
         return self._binary("rshift", Ops.SHR, other, reverse)
 
-    # ---- comparison and choice -------------------------------------------------------------------------------------
+    # ---- comparison and choice ----------------------------------------------------------------------------
 
     def eq(self, other: Operand) -> Self:
         return self._binary("eq", Ops.CMPEQ, other)
@@ -276,7 +278,7 @@ class Elementwise(Handle):
 
     clip = clamp
 
-    # ---- operators ---------------------------------------------------------------------------------------------------
+    # ---- operators ----------------------------------------------------------------------------------------
 
     def __neg__(self) -> Self:
         return self.neg()
@@ -388,7 +390,7 @@ def _kind(x: Operand) -> str:
 def _is_value(value: Number, dtype: DType) -> bool:
     """Whether a number is a value of `dtype`, so that nothing is lost by making it one."""
     there = dtypes.convert(value, dtype)
-    return there == value or (value != value and there != there)
+    return there == value or (math.isnan(value) and math.isnan(there))
 
 
 def _check(name: str, op: Ops, dtype: DType) -> DType:

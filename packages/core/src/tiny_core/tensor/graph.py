@@ -1,8 +1,8 @@
 """Builders of tensor-stage nodes, shared by the Tensor methods and by differentiation.
 
-In: nodes and Python numbers. Out: nodes that the tensor spec accepts: operands of equal shape and dtype, explicit EXPAND,
-no weak dtypes. A builder that would change nothing returns its argument. Checks here are our own invariants; what a user
-can get wrong is checked by the methods of Tensor before they come here.
+In: nodes and Python numbers. Out: nodes that the tensor spec accepts: operands of equal shape and dtype,
+explicit EXPAND, no weak dtypes. A builder that would change nothing returns its argument. Checks here are
+our own invariants; what a user can get wrong is checked by the methods of Tensor before they come here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def iota_along(shape: Shape, axis: int, dtype: DType = dtypes.int32) -> UOp:
     return expand(reshape(iota(shape[axis], dtype), line), shape)
 
 
-# ---- element-wise --------------------------------------------------------------------------------------------------
+# ---- element-wise -----------------------------------------------------------------------------------------
 
 
 def alu(op: Ops, *src: UOp) -> UOp:
@@ -68,7 +68,7 @@ def is_number(x: UOp) -> bool:
     return x.op is Ops.CONST
 
 
-# ---- movement ------------------------------------------------------------------------------------------------------
+# ---- movement ---------------------------------------------------------------------------------------------
 
 
 def reshape(x: UOp, shape: Shape) -> UOp:
@@ -140,7 +140,7 @@ def movements(x: UOp) -> tuple[list[UOp], UOp]:
     return chain, x
 
 
-# ---- reductions ----------------------------------------------------------------------------------------------------
+# ---- reductions -------------------------------------------------------------------------------------------
 
 
 def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
@@ -168,7 +168,7 @@ def accumulator(dtype: DType) -> DType:
     return dtypes.uint32 if dtype.is_unsigned and dtype.bits < 32 else dtype
 
 
-# ---- broadcasting --------------------------------------------------------------------------------------------------
+# ---- broadcasting -----------------------------------------------------------------------------------------
 
 
 def broadcast_shape(what: str, *shapes: Shape) -> Shape:

@@ -1,7 +1,8 @@
-"""The handle: a cell, a chain of movements, and the line that made it. Base of the layers that make up Tensor.
+"""The handle: a cell, a chain of movements, and the line that made it. Base of the layers that make up
+Tensor.
 
-The layers are one class each, in one file each, every one a subclass of the one before:
-handle → elementwise → maths → movement → reduce → index → creation → random → nnops → losses → convert → tensor.
+The layers are one class each, in one file each, every one a subclass of the one before: handle → elementwise
+→ maths → movement → reduce → index → creation → random → nnops → losses → convert → tensor.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Handle:
                 )
         return device
 
-    # ---- what it is ----------------------------------------------------------------------------------------------
+    # ---- what it is ---------------------------------------------------------------------------------------
 
     @property
     def uop(self) -> UOp:
@@ -163,7 +164,7 @@ class Handle:
     def __hash__(self) -> int:
         return id(self)
 
-    # ---- gradients wanted ----------------------------------------------------------------------------------------
+    # ---- gradients wanted ---------------------------------------------------------------------------------
 
     @property
     def is_param(self) -> bool:
@@ -216,10 +217,11 @@ class Handle:
     def requires_grad_(self, value: bool = True) -> Self:
         return self.is_param_(value)
 
-    # ---- dtypes ----------------------------------------------------------------------------------------------------
+    # ---- dtypes -------------------------------------------------------------------------------------------
 
     def cast(self, dtype: DTypeLike) -> Self:
-        """Convert the elements: integers wrap, floats round to nearest even, float to integer saturates (NaN to 0)."""
+        """Convert the elements: integers wrap, floats round to nearest even, float to integer saturates (NaN
+        to 0)."""
         to = strong(as_dtype(dtype))
         if to is dtypes.void:
             raise DTypeError("cast to void", "tensors have elements")
@@ -239,14 +241,14 @@ class Handle:
         )
 
     def _computed_in(self) -> tuple[Self, DType]:
-        """This tensor in the dtype that a chain of float operations is computed in, and the dtype of the result:
-        integers become float32, narrow floats are computed in float32 and rounded once."""
+        """This tensor in the dtype that a chain of float operations is computed in, and the dtype of the
+        result: integers become float32, narrow floats are computed in float32 and rounded once."""
         dtype = self.dtype
         if dtype in dtypes.narrow_floats:
             return self.cast(dtypes.float32), dtype
         return (self, dtype) if dtype.is_float else (self.cast(dtypes.float32), dtypes.float32)
 
-    # ---- checks ------------------------------------------------------------------------------------------------------
+    # ---- checks -------------------------------------------------------------------------------------------
 
     def _axis(self, what: str, axis: int, rank: int | None = None) -> int:
         """Return an axis counted from the front; raises ShapeError."""

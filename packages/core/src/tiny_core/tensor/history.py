@@ -1,13 +1,15 @@
 """What realized values were computed from, for gradients that are asked for afterwards.
 
-Realizing replaces a node by the BUFFER that holds its value. Its graph is kept beside it, as the BUFFER's *origin*, for
-as long as the BUFFER lives. Where the value depends on a parameter (`requires_grad`), the origin keeps alive what it
-reads, as PyTorch does. Otherwise it does not: BUFFERs in it are replaced by *stand-ins*, nodes without memory, so that a
-running average does not keep its whole past, nor converted weights their source. A gradient that has to pass something
-that is gone is an error, and never silently 0: the ids of all storage that a value was computed from stay known.
+Realizing replaces a node by the BUFFER that holds its value. Its graph is kept beside it, as the BUFFER's
+*origin*, for as long as the BUFFER lives. Where the value depends on a parameter (`requires_grad`), the
+origin keeps alive what it reads, as PyTorch does. Otherwise it does not: BUFFERs in it are replaced by
+*stand-ins*, nodes without memory, so that a running average does not keep its whole past, nor converted
+weights their source. A gradient that has to pass something that is gone is an error, and never silently 0:
+the ids of all storage that a value was computed from stay known.
 
-An origin means the versions that its BUFFERs had. `origin` gives it as it must be read today: a BUFFER that has been
-overwritten since, or is gone, is replaced by a *ghost*, a node without memory that remembers what it stands for.
+An origin means the versions that its BUFFERs had. `origin` gives it as it must be read today: a BUFFER that
+has been overwritten since, or is gone, is replaced by a *ghost*, a node without memory that remembers what
+it stands for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _NONE: Ids = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """A version that is no more: of which BUFFER (its Storage.id), and the line that overwrote it, if one did."""
+    """A version that is no more: of which BUFFER (its Storage.id), and the line that overwrote it, if one
+    did."""
 
     storage: int
     written: Line | None
@@ -49,7 +52,8 @@ class _StandIn:
 
 
 _origins: weakref.WeakKeyDictionary[UOp, tuple[UOp, dict[int, int]]] = weakref.WeakKeyDictionary()
-"""By BUFFER: the graph that computed it, of shape (size,), and the versions of the BUFFERs it reads, by Storage.id."""
+"""By BUFFER: the graph that computed it, of shape (size,), and the versions of the BUFFERs it reads, by
+Storage.id."""
 _computed_from: weakref.WeakKeyDictionary[UOp, Ids] = weakref.WeakKeyDictionary()
 _versions: weakref.WeakKeyDictionary[UOp, tuple[int, Line | None]] = weakref.WeakKeyDictionary()
 _ghosts: weakref.WeakKeyDictionary[UOp, Ghost] = weakref.WeakKeyDictionary()
@@ -115,7 +119,9 @@ def keep(buffer: UOp, steps: list[UOp], graph: UOp, read: Ids, strongly: bool) -
         read: the ids of the storage that it was computed from.
         strongly: whether to keep alive what the graph reads.
     """
-    read = frozenset(i for i in read | _computed_from.get(buffer, _NONE) if i in _alive) - {storage_id(buffer)}
+    read = frozenset(i for i in read | _computed_from.get(buffer, _NONE) if i in _alive) - {
+        storage_id(buffer)
+    }
     if not read:
         return
     _computed_from[buffer] = read
@@ -151,7 +157,8 @@ def _invert(steps: list[UOp], graph: UOp) -> UOp | None:
 
 
 def origin(buffer: UOp) -> UOp | None:
-    """Return the graph that `buffer` was computed by, ghosts in place of versions that are no more; or None."""
+    """Return the graph that `buffer` was computed by, ghosts in place of versions that are no more; or
+    None."""
     known = _origins.get(buffer)
     if known is None:
         return None
@@ -175,8 +182,8 @@ def origin(buffer: UOp) -> UOp | None:
 
 
 def dependencies(roots: Iterable[UOp]) -> tuple[dict[UOp, Ids], set[UOp]]:
-    """What gradients could flow to: for each node below `roots` the storage it reads by a differentiable path, and the
-    nodes that depend on a parameter by one."""
+    """What gradients could flow to: for each node below `roots` the storage it reads by a differentiable
+    path, and the nodes that depend on a parameter by one."""
     params = {c.value for c in cells.PARAMS} | {cells.storage(c.value) for c in cells.PARAMS}
     read: dict[UOp, Ids] = {}
     tracked: set[UOp] = set()

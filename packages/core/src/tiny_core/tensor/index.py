@@ -1,15 +1,15 @@
 """Indexing: integers, slices with steps, None, Ellipsis, integer tensors; assignment into views; gather.
 
-What indexing with integers and slices gives is a view: it aliases, negative steps included. Integer tensors gather:
-their result is a new array. Python indices are checked at the call; elements of an index tensor that are out of range
-read 0, negative ones count from the end.
+What indexing with integers and slices gives is a view: it aliases, negative steps included. Integer tensors
+gather: their result is a new array. Python indices are checked at the call; elements of an index tensor that
+are out of range read 0, negative ones count from the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
-from typing import Self, cast
+from typing import Self
 
 from tiny_core import dtypes
 from tiny_core.errors import DTypeError, IndexOutOfRange, ShapeError
@@ -37,7 +37,8 @@ class Indexing(Assignment):
         return self._result("indexing", _pick(view, tensors), *(t for t in items if isinstance(t, Handle)))
 
     def __setitem__(self, index: Index, value: Operand | Sequence[float]) -> None:
-        """Assign into a view, broadcasting and casting; where a bool tensor of this shape holds, a number or tensor.
+        """Assign into a view, broadcasting and casting; where a bool tensor of this shape holds, a number or
+        tensor.
 
         Raises:
             ShapeError: the value does not broadcast to the view, or the index has integer tensors.
@@ -78,7 +79,7 @@ class Indexing(Assignment):
     def __contains__(self, x: object) -> bool:
         raise DTypeError("`in` on a tensor", "(tensor == x).any().item() says whether an element is equal")
 
-    # ---- index lists -------------------------------------------------------------------------------------------------
+    # ---- index lists --------------------------------------------------------------------------------------
 
     def _slice(self, items: Sequence[Item]) -> tuple[UOp, dict[int, UOp]]:
         """Apply what is not a tensor; return the view, and the index nodes by axis of it."""
@@ -132,8 +133,6 @@ class Indexing(Assignment):
                 if isinstance(i, int):
                     _position(i, axis, self.shape)
             item = self._listed(item)
-        elif self._common_device("indexing", item) is None:
-            pass
         if not item.dtype.is_int:
             raise DTypeError(
                 f"index tensor of {item.dtype.name} for axis {axis} of a tensor of shape {self.shape}",
@@ -145,8 +144,7 @@ class Indexing(Assignment):
 
     def _listed(self, values: object) -> Self:
         """A tensor of a list, on this tensor's device."""
-        make = cast("type[Self]", type(self))
-        return make(values, device=self._cell.device)  # type: ignore[call-arg]  # the constructor is the last layer's
+        return type(self)(values, device=self._cell.device)  # type: ignore[call-arg]  # the constructor is the last layer's
 
     def gather(self, dim: int, index: Handle) -> Self:
         """out[i][j][k] = self[i][index[i][j][k]][k] for dim 1, and so on.

@@ -1,5 +1,5 @@
-"""Losses. Labels are compared with the class index, never looked up, so a loss over rows is sibling reductions of a row
-and its gradient is element-wise."""
+"""Losses. Labels are compared with the class index, never looked up, so a loss over rows is sibling
+reductions of a row and its gradient is element-wise."""
 
 from __future__ import annotations
 
@@ -68,12 +68,13 @@ class Losses(NeuralOps):
             loss = loss * (1 - smoothing) - log_probabilities.mean(axis) * smoothing
         if ignore_index is None:
             return loss._reduced(what, reduction)
-        counted = labels != ignore_index
+        counted = labels.ne(ignore_index)
         loss = counted.where(loss, 0.0).cast(loss.dtype)
         return loss.sum() / counted.sum() if reduction == "mean" else loss._reduced(what, reduction)
 
     def cross_entropy(self, Y: Handle, reduction: str = "mean", label_smoothing: float = 0.0) -> Self:
-        """Cross-entropy of logits (N, C, …) with class numbers (N, …), or with probabilities of this shape."""
+        """Cross-entropy of logits (N, C, …) with class numbers (N, …), or with probabilities of this
+        shape."""
         axis = 0 if self.ndim == 1 else 1
         if Y.dtype.is_int and Y.shape != self.shape:
             return self._sparse("cross_entropy", Y, axis, None, label_smoothing, reduction)
@@ -91,7 +92,8 @@ class Losses(NeuralOps):
         ignore_index: int | None = None,
         reduction: str = "mean",
     ) -> Self:
-        """Negative of the log probability (N, C, …) of the classes (N, …), weighed by class; the mean is over weights."""
+        """Negative of the log probability (N, C, …) of the classes (N, …), weighed by class; the mean is
+        over weights."""
         axis = 0 if self.ndim == 1 else 1
         labels = self._labels("nll_loss", Y, axis)
         scale = self.ones(labels.shape, dtype=self.dtype, device=labels._cell.device)
@@ -100,7 +102,7 @@ class Losses(NeuralOps):
             along = along.reshape(*(-1 if i == axis else 1 for i in range(self.ndim))).expand(self.shape)
             scale = along._of_class(labels, axis)
         if ignore_index is not None:
-            scale = (labels == ignore_index).where(0.0, scale).cast(scale.dtype)
+            scale = labels.eq(ignore_index).where(0.0, scale).cast(scale.dtype)
         loss = -(self._of_class(labels, axis) * scale)
         return loss.sum() / scale.sum() if reduction == "mean" else loss._reduced("nll_loss", reduction)
 

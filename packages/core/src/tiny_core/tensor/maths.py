@@ -21,7 +21,7 @@ class Maths(Elementwise):
 
     __slots__ = ()
 
-    # ---- powers and logarithms -------------------------------------------------------------------------------------
+    # ---- powers and logarithms ----------------------------------------------------------------------------
 
     def exp(self) -> Self:
         x, dtype = self._computed_in()
@@ -56,7 +56,7 @@ class Maths(Elementwise):
     def square(self) -> Self:
         return self * self
 
-    # ---- signs and classes -----------------------------------------------------------------------------------------
+    # ---- signs and classes --------------------------------------------------------------------------------
 
     def abs(self) -> Self:
         if self.dtype is dtypes.bool_ or self.dtype.is_unsigned:
@@ -79,17 +79,17 @@ class Maths(Elementwise):
         dtype = self._meet(other)
         size, _ = self._pair(other, False) if dtype.is_float else (self.cast(dtypes.float32), None)
         sign = size._pair(other, False)[1]
-        negative = (sign < 0) | ((sign == 0) & (sign.reciprocal() < 0))
+        negative = (sign < 0) | (sign.eq(0) & (sign.reciprocal() < 0))
         size = size.abs()
         return negative.where(-size, size)
 
     def isnan(self) -> Self:
-        return self != self
+        return self.ne(self)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
         if not self.dtype.is_float:
             return self._from_node(g.const(False, dtypes.bool_, self.shape), self._cell.device)
-        infinite = self.abs() == math.inf
+        infinite = self.abs().eq(math.inf)
         if not detect_positive:
             infinite = infinite & (self < 0)
         return infinite if detect_negative else infinite & (self > 0)
@@ -103,7 +103,7 @@ class Maths(Elementwise):
         """|self - other| <= atol + rtol * |other|, elementwise."""
         x, y = self._float_operand()._pair(other, False)
         near = (x - y).abs() <= y.abs() * rtol + atol
-        close = (x.isfinite() & y.isfinite() & near) | (x == y)
+        close = (x.isfinite() & y.isfinite() & near) | x.eq(y)
         return close | (x.isnan() & y.isnan()) if equal_nan else close
 
     def round(self) -> Self:
@@ -112,8 +112,8 @@ class Maths(Elementwise):
             return self
         whole = self.trunc()
         rest = (self - whole).abs()  # exact
-        odd = (whole * 0.5).trunc() != whole * 0.5
-        away = (rest > 0.5) | ((rest == 0.5) & odd)
+        odd = (whole * 0.5).trunc().ne(whole * 0.5)
+        away = (rest > 0.5) | (rest.eq(0.5) & odd)
         return away.where(whole + (self < 0).where(-1.0, 1.0).cast(self.dtype), whole)
 
     def lerp(self, end: Operand, weight: Operand) -> Self:
@@ -130,7 +130,7 @@ class Maths(Elementwise):
     def _detached(self) -> Self:
         return self._from_node(g.detach(self.uop), self._cell.device)
 
-    # ---- trigonometry ----------------------------------------------------------------------------------------------
+    # ---- trigonometry -------------------------------------------------------------------------------------
 
     def sin(self) -> Self:
         return self._unary(Ops.SIN)
@@ -155,9 +155,10 @@ class Maths(Elementwise):
         return x._arctangent().cast(dtype)
 
     def _arctangent(self) -> Self:
-        """Arctangent: halve the angle twice by atan x = 2 atan(x / (1 + sqrt(1 + x²))), then the power series."""
-        # Beyond 1 by atan x = π/2 - atan(1/x), so that x² does not overflow. |y| <= tan(π/16) < 0.2 where the series
-        # starts: 11 terms leave 0.2^23/23 < 1e-17.
+        """Arctangent: halve the angle twice by atan x = 2 atan(x / (1 + sqrt(1 + x²))), then the power
+        series."""
+        # Beyond 1 by atan x = π/2 - atan(1/x), so that x² does not overflow. |y| <= tan(π/16) < 0.2 where
+        # the series starts: 11 terms leave 0.2^23/23 < 1e-17.
         size = self.abs()
         large = size > 1
         y = large.where(size.reciprocal(), size)
@@ -208,7 +209,7 @@ class Maths(Elementwise):
         value = 1 - series * (-size * size).exp()
         return (x < 0).where(-value, value).cast(dtype)
 
-    # ---- activations -----------------------------------------------------------------------------------------------
+    # ---- activations --------------------------------------------------------------------------------------
 
     def relu(self) -> Self:
         """max(0, x): NaN stays NaN; the gradient at 0 is 0."""

@@ -1,7 +1,8 @@
 """Movement: other views of the same elements, and what is built from views (padding, joining, windows).
 
-As in PyTorch, `view`, `expand`, `permute`, `transpose`, `squeeze`, `shrink`, `split` and their like alias: an assignment to one is
-seen by the other. `reshape` aliases where strides allow it. `flip`, `pad`, `cat` and the like are new arrays.
+As in PyTorch, `view`, `expand`, `permute`, `transpose`, `squeeze`, `shrink`, `split` and their like alias:
+an assignment to one is seen by the other. `reshape` aliases where strides allow it. `flip`, `pad`, `cat` and
+the like are new arrays.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Movement(Maths):
 
     __slots__ = ()
 
-    # ---- shapes ----------------------------------------------------------------------------------------------------
+    # ---- shapes -------------------------------------------------------------------------------------------
 
     def reshape(self, *shape: int | Sequence[int]) -> Self:
         """The same elements in row-major order; one size may be -1, and None keeps the size in that place.
@@ -190,7 +191,8 @@ class Movement(Maths):
         return self.shrink([(begin, end) if i == axis else None for i in range(self.ndim)])
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
-        """All windows of `size` along `dim`, `step` apart: the axis becomes their number, and the last axis runs in one."""
+        """All windows of `size` along `dim`, `step` apart: the axis becomes their number, and the last axis
+        runs in one."""
         axis = self._axis("unfold", dim)
         n = self.shape[axis]
         if not 0 < size <= n or step < 1:
@@ -201,13 +203,14 @@ class Movement(Maths):
         count = (n - size) // step + 1
         return self._from_node(g.shear(node, axis, self.ndim, step, 1, count), self._cell.device)
 
-    # ---- new arrays ------------------------------------------------------------------------------------------------
+    # ---- new arrays ---------------------------------------------------------------------------------------
 
     def pad(self, padding: Padding, mode: str = "constant", value: Number = 0.0) -> Self:
         """Pad with `value`. Negative padding cuts.
 
         Args:
-            padding: flat (left, right, top, bottom, …) from the last axis on, or a (before, after) or None per axis.
+            padding: flat (left, right, top, bottom, …) from the last axis on, or a (before, after) or None
+                per axis.
             mode: constant.
             value: what to pad with.
 
@@ -254,7 +257,7 @@ class Movement(Maths):
         [1, 2, 3]
         """
         axis = self._axis("cat", dim)
-        tensors = (self, *others)
+        tensors: tuple[Handle, ...] = (self, *others)
         for t in others:
             if t.ndim != self.ndim or any(
                 a != b for i, (a, b) in enumerate(zip(self.shape, t.shape, strict=True)) if i != axis
@@ -288,7 +291,8 @@ class Movement(Maths):
         for t in others:
             if t.shape != self.shape:
                 raise ShapeError(f"stack: shapes {self.shape} and {t.shape}", "shapes must be equal")
-        line = [self._from_node(t.uop, t._cell.device).unsqueeze(dim) for t in (self, *others)]
+        tensors: tuple[Handle, ...] = (self, *others)
+        line = [self._from_node(t.uop, t._cell.device).unsqueeze(dim) for t in tensors]
         return line[0].cat(*line[1:], dim=dim)
 
     def repeat(self, *repeats: int | Sequence[int]) -> Self:
@@ -338,12 +342,13 @@ class Movement(Maths):
         kept = g.alu(Ops.CMPLE, column, edge) if lower else g.alu(Ops.CMPLE, edge, column)
         return self._from_node(g.where(kept, self.uop, self._number(0)), self._cell.device)
 
-    # ---- windows -----------------------------------------------------------------------------------------------------
+    # ---- windows ------------------------------------------------------------------------------------------
 
     def _pool(self, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> UOp:
         """Windows over the last axes: (…, size…) to (…, windows…, kernel…), as a node.
 
-        Windows that tile their axis are a RESHAPE; others are EXPAND and SHEAR, whose gradient is UNSHEAR and a sum.
+        Windows that tile their axis are a RESHAPE; others are EXPAND and SHEAR, whose gradient is UNSHEAR
+        and a sum.
         """
         n, x = len(kernel), self.uop
         lead, sizes = x.shape[:-n], x.shape[-n:]

@@ -1,7 +1,8 @@
 """Matrix products, convolution, pooling, normalisation, attention.
 
-Products are EXPAND, MUL and REDUCE(ADD): what a scheduler recognises as a contraction. Operands of narrow floats are made
-float32 first, so products are exact and the sum accumulates in float32; the result is rounded once.
+Products are EXPAND, MUL and REDUCE(ADD): what a scheduler recognises as a contraction. Operands of narrow
+floats are made float32 first, so products are exact and the sum accumulates in float32; the result is
+rounded once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def _each(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
 
 
 def _ends(padding: Sizes, n: int) -> tuple[tuple[int, int], ...]:
-    """(before, after) for each of n axes: from one number, one per axis, or flat pairs from the last axis on."""
+    """(before, after) for each of n axes: from one number, one per axis, or flat pairs from the last axis
+    on."""
     if not isinstance(padding, int) and len(padding) == 2 * n:
         flat = tuple(padding)
         return tuple((flat[2 * i], flat[2 * i + 1]) for i in reversed(range(n)))
@@ -44,10 +46,11 @@ class NeuralOps(Random):
 
     __slots__ = ()
 
-    # ---- products ----------------------------------------------------------------------------------------------------
+    # ---- products -----------------------------------------------------------------------------------------
 
     def dot(self, w: Handle, dtype: DTypeLike | None = None) -> Self:
-        """Matrix product over the last axis of this and the last but one (or only) axis of w; leading axes broadcast.
+        """Matrix product over the last axis of this and the last but one (or only) axis of w; leading axes
+        broadcast.
 
         Args:
             w: (…, K, N) or (K,), for this of shape (…, M, K) or (K,).
@@ -109,7 +112,7 @@ class NeuralOps(Random):
         out = x.mul(weight) if weight.ndim == 1 else x.dot(weight)
         return out if bias is None else out.add(bias)
 
-    # ---- convolution -------------------------------------------------------------------------------------------------
+    # ---- convolution --------------------------------------------------------------------------------------
 
     def conv2d(
         self,
@@ -129,7 +132,8 @@ class NeuralOps(Random):
             groups: parts of the channels that are convolved apart.
             stride: step of the windows, one number or one per axis.
             dilation: step within a window.
-            padding: zeros around: one number, one per axis, or (left, right, top, bottom, …) from the last axis on.
+            padding: zeros around: one number, one per axis, or (left, right, top, bottom, …) from the last
+                axis on.
             dtype: of accumulation and result.
 
         Raises:
@@ -172,7 +176,7 @@ class NeuralOps(Random):
             else y.add(self._from_node(g.reshape(bias.uop, (outs, *(1,) * n)), bias._cell.device))
         )
 
-    # ---- pooling -----------------------------------------------------------------------------------------------------
+    # ---- pooling ------------------------------------------------------------------------------------------
 
     def _windows(
         self,
@@ -255,7 +259,8 @@ class NeuralOps(Random):
         padding: Sizes = 0,
         ceil_mode: bool = False,
     ) -> Self:
-        """Greatest of windows over the last axes; see `avg_pool2d`. Equal greatest elements share the gradient equally."""
+        """Greatest of windows over the last axes; see `avg_pool2d`. Equal greatest elements share the
+        gradient equally."""
         kernel, steps, gaps, _, grown = self._windows(
             "max_pool2d", kernel_size, stride, dilation, padding, ceil_mode
         )
@@ -264,7 +269,7 @@ class NeuralOps(Random):
         windows = self._from_node(x._pool(kernel, steps, gaps), self._cell.device)
         return windows.max(tuple(range(-len(kernel), 0)))
 
-    # ---- normalisation and attention ---------------------------------------------------------------------------------
+    # ---- normalisation and attention ----------------------------------------------------------------------
 
     def batchnorm(
         self,
@@ -309,8 +314,7 @@ class NeuralOps(Random):
         Raises:
             ShapeError: shapes do not fit, or both a mask and is_causal are given.
         """
-        make = cast("Self", self)
-        k, v = (make._from_node(t.uop, t._cell.device) for t in (key, value))
+        k, v = (self._from_node(t.uop, t._cell.device) for t in (key, value))
         if enable_gqa:
             heads = self.shape[-3]
             k, v = (t.repeat_interleave(heads // t.shape[-3], dim=-3) for t in (k, v))

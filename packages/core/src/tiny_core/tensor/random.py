@@ -1,5 +1,5 @@
-"""Random tensors: each element is one Threefry call with the device's counter (tensor/counters.py), so what is drawn fuses
-with its use and is the same for every device and schedule after `manual_seed`."""
+"""Random tensors: each element is one Threefry call with the device's counter (tensor/counters.py), so what
+is drawn fuses with its use and is the same for every device and schedule after `manual_seed`."""
 
 from __future__ import annotations
 
@@ -208,7 +208,8 @@ class Random(Creation):
         return self.randn(self.shape, dtype=dtype or self.dtype, device=device or self.device)
 
     def dropout(self, p: float = 0.5) -> Self:
-        """While training: each element is 0 with probability p, else divided by 1 - p. Otherwise the tensor itself.
+        """While training: each element is 0 with probability p, else divided by 1 - p. Otherwise the tensor
+        itself.
 
         Raises:
             DTypeError: p is not a probability.

@@ -1,9 +1,10 @@
 """Realizing: run what some cells hold, and let every live cell know.
 
-In: cells. Out: their values are movements over BUFFERs. Guaranteed, whatever was realized before and in whatever order:
-a node that reads version n of a BUFFER sees version n. Stores that run end versions; live cells that still read such a
-version are computed in the same batch (the scheduler runs them before the store), and afterwards no live cell mentions
-an ended version, so that BUFFER nodes always mean what memory holds.
+In: cells. Out: their values are movements over BUFFERs. Guaranteed, whatever was realized before and in
+whatever order: a node that reads version n of a BUFFER sees version n. Stores that run end versions; live
+cells that still read such a version are computed in the same batch (the scheduler runs them before the
+store), and afterwards no live cell mentions an ended version, so that BUFFER nodes always mean what memory
+holds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tiny_core.dtypes import DType
-from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.settings import GRAD
@@ -30,7 +30,7 @@ class Engine(Protocol):
         """Run; return for each root the node that holds its value: movements over a BUFFER."""
         ...
 
-    def allocate_from_host(self, data: memoryview | bytes, dtype: DType, size: int, device: p.Device) -> UOp:
+    def allocate_from_host(self, data: memoryview | bytes, dtype: DType, size: int, device: str) -> UOp:
         """Return a BUFFER node with `data` copied in."""
         ...
 
@@ -80,7 +80,8 @@ def _place_constants(batch: Iterable[Cell], default_device: Callable[[], str]) -
 
 
 def _add_pending_readers(batch: dict[int, Cell]) -> list[UOp]:
-    """Add the live cells that read a version which the batch ends; return the versions that the batch makes."""
+    """Add the live cells that read a version which the batch ends; return the versions that the batch
+    makes."""
     while True:
         nodes = toposort(c.value for c in batch.values())
         for cell in advance(nodes):
@@ -94,7 +95,8 @@ def _add_pending_readers(batch: dict[int, Cell]) -> list[UOp]:
 
 
 def _readers(ended: set[UOp], made: set[UOp], known: dict[int, Cell]) -> list[Cell]:
-    """The live cells, but for those in `known`, that read a version in `ended` other than by making one in `made`."""
+    """The live cells, but for those in `known`, that read a version in `ended` other than by making one in
+    `made`."""
     reads: dict[UOp, bool] = {}
     found = []
     for cell in cells.watched():
@@ -148,7 +150,9 @@ def _record(
     read, tracked = history.dependencies(node for _, _, node in made)
     past: dict[UOp, UOp] = {}
     if made:
-        past = {n.src[0]: history.past(n.base, cells.WRITTEN.get(n)) for n in stores if n.src[0].op is Ops.BUFFER}
+        past = {
+            n.src[0]: history.past(n.base, cells.WRITTEN.get(n)) for n in stores if n.src[0].op is Ops.BUFFER
+        }
     for node in stores:
         history.overwritten(node.base, cells.WRITTEN.get(node))
     known = {**mapping, **latest, **past}

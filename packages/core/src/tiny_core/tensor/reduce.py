@@ -1,5 +1,5 @@
-"""Reductions, and what is made of them. Sums accumulate bools and small integers in int32 (unsigned in uint32), narrow
-floats in float32, rounded once at the end."""
+"""Reductions, and what is made of them. Sums accumulate bools and small integers in int32 (unsigned in
+uint32), narrow floats in float32, rounded once at the end."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ class Reductions(Movement):
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """Index (int32) of the first greatest element along `axis`, or of the flattened tensor; NaN is greatest."""
+        """Index (int32) of the first greatest element along `axis`, or of the flattened tensor; NaN is
+        greatest."""
         return self._first("argmax", Ops.MAX, axis, keepdim)
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:

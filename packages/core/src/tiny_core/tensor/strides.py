@@ -1,4 +1,5 @@
-"""Strides of views, only to decide what aliases: a reshape shares memory where PyTorch's would, else it copies."""
+"""Strides of views, only to decide what aliases: a reshape shares memory where PyTorch's would, else it
+copies."""
 
 from __future__ import annotations
 

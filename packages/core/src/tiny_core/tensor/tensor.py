@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Self, final
 
 from tiny_core import dtypes
+from tiny_core.dtypes import DType
 from tiny_core.errors import DTypeError, GradientError, ShapeError, TinyError, VersionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.uop import UOp
@@ -100,7 +101,8 @@ class Gradients(Conversions):
         )
 
     def backward(self, gradient: Self | None = None) -> Self:
-        """Add the derivative of this scalar to the `grad` of every parameter (`requires_grad`) that it depends on.
+        """Add the derivative of this scalar to the `grad` of every parameter (`requires_grad`) that it
+        depends on.
 
         Raises:
             GradientError: it depends on none.
@@ -205,9 +207,8 @@ class Tensor(Gradients, metaclass=_Modes):
 
 
 def _rebuild(
-    content: bytes, dtype: DType, shape: tuple[builtins.int, ...], device: p.Device | None, param: builtins.bool
+    content: bytes, dtype: DType, shape: tuple[int, ...], device: p.Device | None, param: bool
 ) -> Tensor:
     """Make a pickled tensor again."""
-    flat = Tensor(content, device).bitcast(dtype) if dtype.itemsize == 1 else Tensor._of_bytes(content, dtype, device)
-    result = flat.reshape(shape)
+    result = Tensor._of_bytes(content, dtype, shape, device)
     return result.is_param_() if param else result
