@@ -119,6 +119,8 @@ class _Fuser:
                 border = self.border(node)
                 if border is not None:
                     self.borders.append(border)
+                    for kernel, index, gate in self.sites[node]:
+                        self.kernels[kernel].reads.setdefault(node, set()).add((index, gate))
                     self.start(node)
                 else:
                     for (kernel, index, gate), context in self.sites[node].items():
@@ -233,13 +235,12 @@ class _Fuser:
         size = max(1, node.size)
         evaluations = 0
         for (kernel, index, _), context in sites.items():
-            iterations = math.prod(_size(r) for r in context)
+            iterations = _iterations(open_ranges(index), context)
             domain = {r for r in self.kernels[kernel].ranges if r is not ZERO}
             repeated = FLOP * work * (iterations - size)
             if repeated > LAUNCH and not context <= domain and iterations >= reductions.REUSE * size:
                 return Border(node, f"operand used {iterations // size} times in a reduction")
-            over = open_ranges(index)
-            evaluations += max(size if over else 1, math.prod(_size(r) for r in over))
+            evaluations += max(size, iterations)
         if arrays > MAX_LOADS:
             return Border(node, f"expression over {arrays:.0f} arrays")
         if len(sites) == 1 and evaluations <= size:
@@ -276,6 +277,21 @@ def stored_value(node: UOp) -> UOp:
     if node.op is Ops.CONTIGUOUS:
         return node.src[0]
     return node
+
+
+def _iterations(over: frozenset[UOp], context: frozenset[UOp]) -> int:
+    """Times that a value depending on the ranges `over` is computed inside the loops `context`: once for each
+    iteration of the loops down to the innermost that it depends on."""
+    order = sorted(context, key=_nesting)
+    while order and order[-1] not in over:
+        order.pop()
+    return math.prod(_size(r) for r in order)
+
+
+def _nesting(r: UOp) -> tuple[bool, int]:
+    """Output axes are outside, in order; then reduce axes by their depth."""
+    arg = r.payload(p.Range)
+    return arg.kind == "reduce", int(arg.axis[1:].split("_")[0])
 
 
 def _size(r: UOp) -> int:
