@@ -32,12 +32,12 @@ class Found:
     Args:
         node: it, or None if the root does not depend on the target.
         ghost: an overwritten version that it would have to read, or None.
-        let_go: a BUFFER that was computed from the target by a graph that is gone, or None.
+        cut: a BUFFER that was computed from the target by a graph that is gone, or None.
     """
 
     node: UOp | None
     ghost: history.Ghost | None = None
-    let_go: UOp | None = None
+    cut: UOp | None = None
 
 
 def differentiate(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[Found]:

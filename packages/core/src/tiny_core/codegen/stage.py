@@ -18,7 +18,7 @@ from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import from_linear, linear_form
-from tiny_core.ir.ops import ELEMENTWISE, Ops
+from tiny_core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from tiny_core.ir.payload import Option
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
@@ -260,6 +260,9 @@ def _moved(node: UOp, dims: list[Dim], at: list[UOp]) -> UOp:
         return node
     if node.dtype is dtypes.index:
         return _position(node, dims, at, inner)
+    if node.op in COMPARE and node.src[0].dtype is dtypes.index:
+        # the two sides may each hold a part of a position: compare their difference with 0
+        return _position(simplify(node.src[0] - node.src[1]), dims, at, inner).alu(node.op, 0)
     return node.replace(tuple(_moved(s, dims, at) for s in node.src))
 
 

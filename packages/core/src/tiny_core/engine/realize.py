@@ -150,9 +150,10 @@ class _Run:
     def _memory(self, node: UOp, writing: bool) -> Buffer:
         buffer = transfer.writable(node) if writing else memory_of(node)
         if node in self.last and not buffer.allocated:
-            spare = self.spare.get((buffer.device, size_class(buffer.nbytes)))
-            if spare:
-                return set_memory(node, spare.pop())
+            spare = self.spare.get((buffer.device, size_class(buffer.nbytes)), [])
+            for k, old in enumerate(spare):
+                if old.nbytes >= buffer.nbytes:
+                    return set_memory(node, spare.pop(k))
         return buffer
 
     def _batch(self, device: OpenDevice) -> tuple[Batch, list[Handle], dict[Handle, int]]:

@@ -173,10 +173,10 @@ class Lowering:
             return node
         if node.op in MOVEMENT:
             _, exists = source_index(node, index)
-            return _mask(exists, gate, parts[0])
+            return _mask(exists, parts[0])
         if node.op is Ops.GATHER:
             _, exists = self.picked(task)
-            return _mask(exists, gate, parts[0])
+            return _mask(exists, parts[0])
         if node.op is Ops.REDUCE:
             _, ranges = reduce_ranges(node, index)
             return parts[0].reduce(node.payload(p.Reduce).op, *ranges)
@@ -204,12 +204,19 @@ def at_index(at: UOp) -> UOp:
     return from_linear(terms, 0) if constant > 0 else at
 
 
-def _mask(exists: UOp | None, gate: UOp | None, value: UOp) -> UOp:
+def _mask(exists: UOp | None, value: UOp) -> UOp:
     if exists is None or (value.is_const and value.value == 0 and not value.dtype.is_float):
         return value
-    if value.op is Ops.LOAD and len(value.src) == 4 and value.src[2] is both(gate, exists):
+    if value.op is Ops.LOAD and len(value.src) == 4 and _terms(exists) <= _terms(value.src[2]):
         return value  # the gate of the load says it already, with 0 as the alternative
     return exists.where(value, UOp.const(0, value.dtype))
+
+
+def _terms(condition: UOp) -> set[UOp]:
+    """Return the conjuncts of a condition."""
+    if condition.op is not Ops.AND:
+        return {condition}
+    return _terms(condition.src[0]) | _terms(condition.src[1])
 
 
 def _axis_names(order: list[UOp]) -> dict[UOp, UOp]:

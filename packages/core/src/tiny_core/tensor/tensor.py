@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Self, final
 
 from tiny_core import dtypes
+from tiny_core.autodiff.gradient import Found, differentiate
 from tiny_core.dtypes import DType
-from tiny_core.errors import DTypeError, GradientError, ShapeError, TinyError, VersionError
+from tiny_core.errors import DTypeError, GradientError, ShapeError, VersionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.uop import UOp
 from tiny_core.settings import TRAINING, Context
@@ -42,32 +43,44 @@ class Gradients(Conversions):
         >>> (x * x).sum().gradient(x)[0].tolist()
         [2.0, 4.0]
         """
-        from tiny_core.autodiff.gradient import differentiate
-
         for t in (self, *targets):
             if not t.dtype.is_float:
                 raise DTypeError(f"gradient of a tensor of {t.dtype.name}", "only floats have gradients")
         results = differentiate(self.uop, [t.uop for t in targets], self._seed(gradient))
-        for t, found in zip(targets, results, strict=True):
-            if found.ghost is not None:
-                raise VersionError(
-                    f"the gradient of {self._described()} needs a value that was overwritten at {show(found.ghost.written)}",
-                    "take the gradient before the assignment, or assign to a .clone()",
-                )
-            if found.let_go is not None:
-                written = history.last_written(found.let_go) or t._cell.written
-                raise VersionError(
-                    f"{self._described()} was computed from {t._described()} by values that were realized since, and their "
-                    f"graph was let go" + (f"; it was overwritten at {show(written)}" if written else ""),
-                    "mark the target with requires_grad before the computation, or take the gradient before realizing",
-                )
-            if found.node is None:
-                raise self._no_gradient(t)
-        return [
-            self._from_node(f.node, t._cell.device)
-            for t, f in zip(targets, results, strict=True)
-            if f.node is not None
-        ]
+        return [self._checked(t, found) for t, found in zip(targets, results, strict=True)]
+
+    def _checked(self, target: Self, found: Found) -> Self:
+        """The gradient as a tensor; raises the error that says why there is none."""
+        mine, its = self._described(), target._described()
+        if found.ghost is not None:
+            where = show(found.ghost.written) if found.ghost.written else "a line unknown"
+            raise VersionError(
+                f"the gradient of {mine} needs a value that was overwritten at {where}",
+                "take the gradient before the assignment, or assign to a .clone()",
+            )
+        if found.cut is not None:
+            written = history.last_written(found.cut) or target._cell.written
+            raise VersionError(
+                f"{mine} was computed from {its}, by a value that is no more"
+                + (f"; it was overwritten at {show(written)}" if written else ""),
+                "mark the target with requires_grad before computing, or take the gradient before realizing",
+            )
+        if found.node is not None:
+            return self._from_node(found.node, target._cell.device)
+        if target._cell.written is not None:
+            raise VersionError(
+                f"{mine} does not depend on the value that {its} got at {show(target._cell.written)}",
+                "take the gradient before the assignment",
+            )
+        if g.is_number(target.uop):
+            raise GradientError(
+                f"gradient with respect to a constant of shape {target.shape}",
+                "equal constants are one; give requires_grad=True, or .clone() before computing with it",
+            )
+        raise GradientError(
+            f"{mine} does not depend on {its}",
+            "detach, integers, comparisons and assignments of a whole tensor stop gradients",
+        )
 
     def _described(self) -> str:
         return f"the tensor of shape {self.shape} made at {show(self._line)}"
@@ -83,23 +96,6 @@ class Gradients(Conversions):
             raise ShapeError(f"gradient= of shape {gradient.shape} for {self.shape}", "shapes must be equal")
         return g.cast(gradient.uop, self.dtype)
 
-    def _no_gradient(self, target: Self) -> TinyError:
-        if target._cell.written is not None:
-            return VersionError(
-                f"{self._described()} does not depend on the value that {target._described()} has since it was assigned to at "
-                f"{show(target._cell.written)}",
-                "take the gradient before the assignment",
-            )
-        if g.is_number(target.uop):
-            return GradientError(
-                f"gradient with respect to a constant of shape {target.shape}",
-                "constants are equal if their values are; give requires_grad=True, or .clone() before computing with it",
-            )
-        return GradientError(
-            f"{self._described()} does not depend on {target._described()}",
-            "detach, integers, comparisons and assignments of a whole tensor stop gradients",
-        )
-
     def backward(self, gradient: Self | None = None) -> Self:
         """Add the derivative of this scalar to the `grad` of every parameter (`requires_grad`) that it
         depends on.
@@ -108,25 +104,18 @@ class Gradients(Conversions):
             GradientError: it depends on none.
             ShapeError, DTypeError, VersionError: as `gradient`.
         """
-        from tiny_core.autodiff.gradient import differentiate
-
         if not self.dtype.is_float:
             raise DTypeError(f"gradient of a tensor of {self.dtype.name}", "only floats have gradients")
         params = list(PARAMS)
         results = differentiate(self.uop, [c.value for c in params], self._seed(gradient))
-        reached = [
-            (c, f) for c, f in zip(params, results, strict=True) if f.node is not None or f.let_go is not None
-        ]
+        reached = [(c, f) for c, f in zip(params, results, strict=True) if f.node is not None or f.cut is not None]
         if not reached:
             raise GradientError(
                 f"backward: {self._described()} depends on no parameter",
                 "mark some with requires_grad=True before computing",
             )
         for cell, found in reached:
-            if found.node is None or found.ghost is not None or found.let_go is not None:
-                self.gradient(self._over(cell, (), cell.line), gradient=gradient)  # raises, with the lines
-            assert found.node is not None
-            step = self._from_node(g.detach(found.node), cell.device)
+            step = self._checked(self._over(cell, (), cell.line), found).detach()
             have = cell.grad
             assert have is None or isinstance(have, Gradients)
             cell.grad = step if have is None else (have + step).detach()
