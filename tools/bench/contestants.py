@@ -49,7 +49,8 @@ class ContestantError(RuntimeError):
 
 def environment(**changes: str) -> dict[str, str]:
     """Return the environment of contestants: this process's without what would favour or hinder one, two threads."""
-    hidden = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONPATH")
+    hidden = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    hidden += ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")  # what is installed, with its byte code
     env = {k: v for k, v in os.environ.items() if k not in hidden and not k.startswith("TINY_") and k != "DEV"}
     env |= {"OMP_NUM_THREADS": str(THREADS), "OPENBLAS_NUM_THREADS": str(THREADS)}
     return env | {"DEV": os.environ.get("DEV", f"CPU:LLVM,threads={THREADS}")} | changes

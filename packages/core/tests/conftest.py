@@ -11,7 +11,8 @@ from .oracle import Engine
 
 @pytest.fixture
 def oracle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """Run tensors by numpy, an op at a time, in place of the engine: for tests of what is built, not of how it runs."""
+    """Run tensors by numpy, an op at a time, in place of the engine: for tests of what is built, not of how
+    it runs."""
     import tiny_core.engine.realize as module
     from tiny_core.runtime.device import Device
     from tiny_core.tensor import counters

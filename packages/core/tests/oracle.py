@@ -11,7 +11,8 @@ Nothing here is fast, and nothing is taken from the code under test except the p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 
 import ml_dtypes
 import numpy as np
@@ -42,7 +43,7 @@ def numpy_dtype(dtype: DType) -> np.dtype:
     return _NUMPY[dtype]
 
 
-def evaluate(node: UOp, buffers: dict[UOp, Array]) -> Array:
+def evaluate(node: UOp, buffers: Mapping[UOp, Array]) -> Array:
     """Return the value of `node`, an array of its shape and dtype.
 
     Args:
@@ -52,7 +53,7 @@ def evaluate(node: UOp, buffers: dict[UOp, Array]) -> Array:
     return evaluate_all([node], buffers)[0]
 
 
-def evaluate_all(roots: Iterable[UOp], buffers: dict[UOp, Array]) -> list[Array]:
+def evaluate_all(roots: Iterable[UOp], buffers: Mapping[UOp, Array]) -> list[Array]:
     """Return the values of several nodes, each sub-expression computed once."""
     roots = list(roots)
     values: dict[UOp, Array] = {}
@@ -68,7 +69,7 @@ def evaluate_all(roots: Iterable[UOp], buffers: dict[UOp, Array]) -> list[Array]
     return [values[r] for r in roots]
 
 
-def _evaluate(node: UOp, values: dict[UOp, Array], buffers: dict[UOp, Array]) -> Array:
+def _evaluate(node: UOp, values: dict[UOp, Array], buffers: Mapping[UOp, Array]) -> Array:
     if node.op is Ops.BUFFER:
         return buffers[node]
     if node.op is Ops.CONST:
@@ -330,12 +331,12 @@ class Engine:
     """Runs tensor graphs by the oracle, with the interface of `tiny_core.engine.realize`.
 
     Attributes:
-        memory: what each BUFFER holds.
+        memory: what each BUFFER holds, as long as the node lives.
         batches: the roots of every call of `realize_nodes`, for tests that count them.
     """
 
     def __init__(self) -> None:
-        self.memory: dict[UOp, Array] = {}
+        self.memory: MutableMapping[UOp, Array] = weakref.WeakKeyDictionary()
         self.batches: list[list[UOp]] = []
 
     def allocate_from_host(self, data: memoryview | bytes, dtype: DType, size: int, device: p.Device) -> UOp:

@@ -1,6 +1,6 @@
 """The pytest plugin: what target to test, what it can do, and how a result is checked.
 
-Options: --target, --dtypes, --seed, --json. Fixtures: `rng`, `check`, `make`, `target`. A test that has a parameter
+Options: --target, --dtypes, --seed, --json. Fixtures: `target`, `rng`, `check`. A test that has a parameter
 `dtype` is skipped where the target neither declares it nor has it emulated by core.
 """
 
@@ -11,7 +11,6 @@ import os
 import platform
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 EMULATED = frozenset(("float16", "bfloat16", "int64", "uint64", "int8", "uint8", "int16", "uint16"))
 """Dtypes that core takes apart for targets that lack them."""
-Make = "Callable[[Array], Tensor]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,12 @@ class Check:
         self._target = target
 
     def __call__(
-        self, got: Tensor, want: Array, tolerance: Tolerance | None = None, scale: Array | float = 1.0, dtype: str = ""
+        self,
+        got: Tensor,
+        want: Array,
+        tolerance: Tolerance | None = None,
+        scale: Array | float = 1.0,
+        dtype: str = "",
     ) -> None:
         """Compute a tensor and compare it.
 
@@ -105,6 +108,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--target") or os.environ.get("TINY_DEV") or os.environ.get("DEV") or "CPU"
     os.environ["TINY_DEV"] = name
+    config.addinivalue_line("markers", "large: takes an interpreter too long")
     config.stash[_REPORT] = _Report()
     config.stash[_TARGET] = _open(name)
 
@@ -135,7 +139,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = set(chosen.split(",")) if chosen else None
     kept, left = [], []
     for item in items:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        params = (
+            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        )
         names = {v for k, v in params.items() if k == "dtype" or k.endswith("_dtype")}
         item.user_properties.append(("op", getattr(params.get("op"), "name", _name_of(item))))
         item.user_properties.append(("dtypes", sorted(names)))
@@ -220,23 +226,11 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers of a test's own: they depend on its name and --seed only."""
     import numpy
 
-    return numpy.random.default_rng([request.config.getoption("--seed"), zlib.crc32(request.node.nodeid.encode())])
+    name = f"{request.module.__name__}.{request.node.name}"
+    return numpy.random.default_rng([request.config.getoption("--seed"), zlib.crc32(name.encode())])
 
 
 @pytest.fixture
 def check(target: Target) -> Check:
     """Compares a tensor with an array."""
     return Check(target)
-
-
-@pytest.fixture
-def make() -> Callable[[Array], Tensor]:
-    """Makes a tensor of an array: the data is on the device, nothing is folded."""
-    from tiny_core import Tensor
-
-    return Tensor
-
-
-def dtypes_of(names: Sequence[str]) -> pytest.MarkDecorator:
-    """Return the parametrisation of a test by `dtype`."""
-    return pytest.mark.parametrize("dtype", names)

@@ -79,7 +79,11 @@ def integers(function: Callable[..., int]) -> Callable[..., Array]:
         rows = zip(*(x.ravel().tolist() for x in flat), strict=True)
         mask = (1 << (dtype.itemsize * 8)) - 1
         words = np.array([function(*row) & mask for row in rows], np.uint64)
-        return words.astype(f"uint{dtype.itemsize * 8}").view(dtype).reshape(np.broadcast_shapes(*(o.shape for o in operands)))
+        return (
+            words.astype(f"uint{dtype.itemsize * 8}")
+            .view(dtype)
+            .reshape(np.broadcast_shapes(*(o.shape for o in operands)))
+        )
 
     return apply
 
@@ -93,3 +97,8 @@ def cases(ops: Iterable[Op], only: Sequence[str] = ()) -> pytest.MarkDecorator:
     """
     rows = [(op, d) for op in ops for d in op.dtypes if not only or d in only]
     return pytest.mark.parametrize(("op", "dtype"), rows, ids=[f"{op.name}-{d}" for op, d in rows])
+
+
+def dtypes_of(names: Sequence[str]) -> pytest.MarkDecorator:
+    """Return the parametrisation of a test by `dtype`."""
+    return pytest.mark.parametrize("dtype", names)

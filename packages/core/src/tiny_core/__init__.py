@@ -10,10 +10,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from tiny_core import dtypes as dtypes
     from tiny_core import nn as nn
+    from tiny_core.engine.jit import TinyJit as TinyJit
+    from tiny_core.engine.jit import jit as jit
     from tiny_core.engine.report import GlobalCounters as GlobalCounters
     from tiny_core.runtime.device import Device as Device
     from tiny_core.settings import Context as Context
+    from tiny_core.settings import getenv as getenv
+    from tiny_core.tensor.capture import TinyJit as TinyJit
+    from tiny_core.tensor.capture import jit as jit
     from tiny_core.tensor.tensor import Tensor as Tensor
+    from tiny_core.tensor.variable import Variable as Variable
 
 _MODULES = {"dtypes": "tiny_core.dtypes", "nn": "tiny_core.nn"}
 _NAMES = {

@@ -66,6 +66,25 @@ def declared() -> tuple[Setting[int] | Setting[str] | Setting[float], ...]:
     return tuple(_declared[name] for name in sorted(_declared))
 
 
+def getenv(name: str, default: T = 0) -> T:  # type: ignore[assignment]  # 0 where nothing else is said
+    """Return a setting's value if there is one of this name, else what the environment says, as `default`'s
+    type.
+
+    Raises:
+        SettingError: the text is not of that type.
+    """
+    text = str(_declared[name].value) if name in _declared else os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        value: T = type(default)(text)
+    except ValueError:
+        raise SettingError(
+            f"{name}={text!r} is not {type(default).__name__}", "it has the default's type"
+        ) from None
+    return value
+
+
 def codegen_key() -> tuple[tuple[str, int | str | float], ...]:
     """Return the names and values of the settings that generated code depends on."""
     return tuple((s.name, s.value) for s in declared() if s.codegen)

@@ -37,7 +37,8 @@ def same_function(
     rtol: float = 1e-9,
     atol: float = 1e-9,
 ) -> None:
-    """Assert that a function of float64 tensors has PyTorch's value, and PyTorch's gradients for a random cotangent."""
+    """Assert that a function of float64 tensors has PyTorch's value, and PyTorch's gradients for a random
+    cotangent."""
     mine = [Tensor(a) for a in inputs]
     theirs = [torch.tensor(a, requires_grad=gradients) for a in inputs]
     out, want = function(*mine), reference(*theirs)

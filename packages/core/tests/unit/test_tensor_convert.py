@@ -30,8 +30,13 @@ def test_item_and_tolist() -> None:
 def test_numpy_of_views() -> None:
     a = np.arange(24.0).reshape(2, 3, 4)
     x = Tensor(a)
-    for view, want in ((x[1], a[1]), (x.T, a.swapaxes(0, 1)), (x[:, ::2, ::-1], a[:, ::2, ::-1]),
-                       (x[0, 1:], a[0, 1:]), (x.expand(5, 2, 3, 4), np.broadcast_to(a, (5, 2, 3, 4)))):  # fmt: skip
+    for view, want in (
+        (x[1], a[1]),
+        (x.T, a.swapaxes(0, 1)),
+        (x[:, ::2, ::-1], a[:, ::2, ::-1]),
+        (x[0, 1:], a[0, 1:]),
+        (x.expand(5, 2, 3, 4), np.broadcast_to(a, (5, 2, 3, 4))),
+    ):
         np.testing.assert_array_equal(view.numpy(), want)
         assert not view.numpy().flags.writeable
 
@@ -61,15 +66,20 @@ def test_data_is_a_read_only_buffer() -> None:
 
 @pytest.mark.parametrize(
     ("x", "text"),
-    [(lambda: Tensor([1, 2]), "<Tensor int32[2] on CPU: [1, 2]>"),
-     (lambda: Tensor([[0.1, 1e-8], [math.inf, 2]]), "<Tensor float32[2, 2] on CPU: [[0.1, 1e-08], [inf, 2.0]]>"),
-     (lambda: Tensor(3.0), "<Tensor float32[] on CPU: 3.0>"),
-     (lambda: Tensor([True]).T if False else Tensor([True]), "<Tensor bool[1] on CPU: [True]>"),
-     (lambda: Tensor([1, 2]) + 1, "<Tensor int32[2] on CPU, lazy>"),
-     (lambda: Tensor.empty(100), "<Tensor float32[100] on CPU>"),
-     (lambda: Tensor([]), "<Tensor float32[0] on CPU: []>"),
-     (lambda: Tensor([1, 2, 3])[::-1], "<Tensor int32[3] on CPU: [3, 2, 1]>")],
-)  # fmt: skip
+    [
+        (lambda: Tensor([1, 2]), "<Tensor int32[2] on CPU: [1, 2]>"),
+        (
+            lambda: Tensor([[0.1, 1e-8], [math.inf, 2]]),
+            "<Tensor float32[2, 2] on CPU: [[0.1, 1e-08], [inf, 2.0]]>",
+        ),
+        (lambda: Tensor(3.0), "<Tensor float32[] on CPU: 3.0>"),
+        (lambda: Tensor([True]).T if False else Tensor([True]), "<Tensor bool[1] on CPU: [True]>"),
+        (lambda: Tensor([1, 2]) + 1, "<Tensor int32[2] on CPU, lazy>"),
+        (lambda: Tensor.empty(100), "<Tensor float32[100] on CPU>"),
+        (lambda: Tensor([]), "<Tensor float32[0] on CPU: []>"),
+        (lambda: Tensor([1, 2, 3])[::-1], "<Tensor int32[3] on CPU: [3, 2, 1]>"),
+    ],
+)
 def test_repr(x: object, text: str) -> None:
     assert callable(x)
     assert repr(x()) == text

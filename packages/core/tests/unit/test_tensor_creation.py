@@ -19,11 +19,22 @@ pytestmark = pytest.mark.usefixtures("oracle")
 
 @pytest.mark.parametrize(
     ("data", "dtype", "shape"),
-    [(3, dtypes.int32, ()), (2.5, dtypes.float32, ()), (True, dtypes.bool_, ()), ([1, 2], dtypes.int32, (2,)),
-     ([[1.0], [2]], dtypes.float32, (2, 1)), ([True, False], dtypes.bool_, (2,)), ([True, 2], dtypes.int32, (2,)),
-     ([1 << 40], dtypes.int64, (1,)), ([], dtypes.float32, (0,)), ([[], []], dtypes.float32, (2, 0)),
-     (((1, 2), (3, 4)), dtypes.int32, (2, 2)), (b"ab", dtypes.uint8, (2,)), (None, dtypes.float32, (0,))],
-)  # fmt: skip
+    [
+        (3, dtypes.int32, ()),
+        (2.5, dtypes.float32, ()),
+        (True, dtypes.bool_, ()),
+        ([1, 2], dtypes.int32, (2,)),
+        ([[1.0], [2]], dtypes.float32, (2, 1)),
+        ([True, False], dtypes.bool_, (2,)),
+        ([True, 2], dtypes.int32, (2,)),
+        ([1 << 40], dtypes.int64, (1,)),
+        ([], dtypes.float32, (0,)),
+        ([[], []], dtypes.float32, (2, 0)),
+        (((1, 2), (3, 4)), dtypes.int32, (2, 2)),
+        (b"ab", dtypes.uint8, (2,)),
+        (None, dtypes.float32, (0,)),
+    ],
+)
 def test_dtype_and_shape_of_data(data: object, dtype: dtypes.DType, shape: tuple[int, ...]) -> None:
     x = Tensor(data)
     assert (x.dtype, x.shape) == (dtype, shape)

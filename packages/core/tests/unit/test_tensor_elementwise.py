@@ -1,4 +1,5 @@
-"""Element-wise methods against PyTorch: values and gradients in float64, dtypes, weak numbers, total rules."""
+"""Element-wise methods against PyTorch: values and gradients in float64, dtypes, weak numbers, total
+rules."""
 
 from __future__ import annotations
 
@@ -25,19 +26,47 @@ POSITIVE = np.abs(X) + 0.1
 UNIT = X / 5
 
 UNARY: list[tuple[str, np.ndarray[Any, Any], Callable[..., torch.Tensor]]] = [
-    ("exp", X, torch.exp), ("exp2", X, torch.exp2), ("log", POSITIVE, torch.log), ("log2", POSITIVE, torch.log2),
-    ("log10", POSITIVE, torch.log10), ("sqrt", POSITIVE, torch.sqrt), ("rsqrt", POSITIVE, torch.rsqrt),
-    ("reciprocal", X, torch.reciprocal), ("square", X, torch.square), ("abs", X, torch.abs), ("neg", X, torch.neg),
-    ("sin", X, torch.sin), ("cos", X, torch.cos), ("tan", UNIT, torch.tan), ("asin", UNIT, torch.asin),
-    ("acos", UNIT, torch.acos), ("atan", X * 10, torch.atan), ("sinh", X, torch.sinh), ("cosh", X, torch.cosh),
-    ("tanh", X, torch.tanh), ("asinh", X, torch.asinh), ("acosh", POSITIVE + 1, torch.acosh),
-    ("atanh", UNIT, torch.atanh), ("relu", X, torch.relu), ("relu6", X * 3, F.relu6),
-    ("leaky_relu", X, F.leaky_relu), ("elu", X, F.elu), ("celu", X, F.celu), ("sigmoid", X, torch.sigmoid),
-    ("hardsigmoid", X, F.hardsigmoid), ("hardswish", X, F.hardswish), ("hardtanh", X, F.hardtanh),
-    ("logsigmoid", X, F.logsigmoid), ("silu", X, F.silu), ("swish", X, F.silu), ("mish", X, F.mish),
-    ("softplus", X, F.softplus), ("softsign", X, F.softsign),
-    ("gelu", X, lambda x: F.gelu(x, approximate="tanh")), ("quick_gelu", X, lambda x: x * torch.sigmoid(1.702 * x)),
-]  # fmt: skip
+    ("exp", X, torch.exp),
+    ("exp2", X, torch.exp2),
+    ("log", POSITIVE, torch.log),
+    ("log2", POSITIVE, torch.log2),
+    ("log10", POSITIVE, torch.log10),
+    ("sqrt", POSITIVE, torch.sqrt),
+    ("rsqrt", POSITIVE, torch.rsqrt),
+    ("reciprocal", X, torch.reciprocal),
+    ("square", X, torch.square),
+    ("abs", X, torch.abs),
+    ("neg", X, torch.neg),
+    ("sin", X, torch.sin),
+    ("cos", X, torch.cos),
+    ("tan", UNIT, torch.tan),
+    ("asin", UNIT, torch.asin),
+    ("acos", UNIT, torch.acos),
+    ("atan", X * 10, torch.atan),
+    ("sinh", X, torch.sinh),
+    ("cosh", X, torch.cosh),
+    ("tanh", X, torch.tanh),
+    ("asinh", X, torch.asinh),
+    ("acosh", POSITIVE + 1, torch.acosh),
+    ("atanh", UNIT, torch.atanh),
+    ("relu", X, torch.relu),
+    ("relu6", X * 3, F.relu6),
+    ("leaky_relu", X, F.leaky_relu),
+    ("elu", X, F.elu),
+    ("celu", X, F.celu),
+    ("sigmoid", X, torch.sigmoid),
+    ("hardsigmoid", X, F.hardsigmoid),
+    ("hardswish", X, F.hardswish),
+    ("hardtanh", X, F.hardtanh),
+    ("logsigmoid", X, F.logsigmoid),
+    ("silu", X, F.silu),
+    ("swish", X, F.silu),
+    ("mish", X, F.mish),
+    ("softplus", X, F.softplus),
+    ("softsign", X, F.softsign),
+    ("gelu", X, lambda x: F.gelu(x, approximate="tanh")),
+    ("quick_gelu", X, lambda x: x * torch.sigmoid(1.702 * x)),
+]
 
 
 @pytest.mark.parametrize(("name", "x", "reference"), UNARY, ids=[u[0] for u in UNARY])
@@ -84,9 +113,13 @@ def test_step_functions_with_special_values(name: str) -> None:
 
 
 BINARY: list[tuple[str, Callable[..., Any]]] = [
-    ("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("div", operator.truediv),
-    ("mod", operator.mod), ("floordiv", operator.floordiv),
-]  # fmt: skip
+    ("add", operator.add),
+    ("sub", operator.sub),
+    ("mul", operator.mul),
+    ("div", operator.truediv),
+    ("mod", operator.mod),
+    ("floordiv", operator.floordiv),
+]
 
 
 @pytest.mark.parametrize(("name", "op"), BINARY, ids=[b[0] for b in BINARY])
@@ -149,16 +182,25 @@ def test_integer_powers_wrap() -> None:
     assert (x**31).tolist() == torch.tensor([2, -3, 10], dtype=torch.int32).pow(31).tolist()
 
 
-# ---- dtypes ----------------------------------------------------------------------------------------------------------
+# ---- dtypes -----------------------------------------------------------------------------------------------
 
 PROMOTIONS: list[tuple[DType, DType | bool | int | float, DType]] = [
-    (dtypes.float32, 1, dtypes.float32), (dtypes.float16, 1.5, dtypes.float16), (dtypes.int32, 1.5, dtypes.float32),
-    (dtypes.int8, 1, dtypes.int8), (dtypes.bool_, 1, dtypes.int32), (dtypes.bool_, True, dtypes.bool_),
-    (dtypes.uint8, 2, dtypes.uint8), (dtypes.int64, 0.5, dtypes.float32), (dtypes.bfloat16, 0.1, dtypes.bfloat16),
-    (dtypes.uint8, dtypes.int8, dtypes.int16), (dtypes.int64, dtypes.float16, dtypes.float16),
-    (dtypes.float16, dtypes.bfloat16, dtypes.float32), (dtypes.float32, dtypes.float64, dtypes.float64),
-    (dtypes.bool_, dtypes.uint16, dtypes.uint16), (dtypes.uint64, dtypes.int64, dtypes.float32),
-]  # fmt: skip
+    (dtypes.float32, 1, dtypes.float32),
+    (dtypes.float16, 1.5, dtypes.float16),
+    (dtypes.int32, 1.5, dtypes.float32),
+    (dtypes.int8, 1, dtypes.int8),
+    (dtypes.bool_, 1, dtypes.int32),
+    (dtypes.bool_, True, dtypes.bool_),
+    (dtypes.uint8, 2, dtypes.uint8),
+    (dtypes.int64, 0.5, dtypes.float32),
+    (dtypes.bfloat16, 0.1, dtypes.bfloat16),
+    (dtypes.uint8, dtypes.int8, dtypes.int16),
+    (dtypes.int64, dtypes.float16, dtypes.float16),
+    (dtypes.float16, dtypes.bfloat16, dtypes.float32),
+    (dtypes.float32, dtypes.float64, dtypes.float64),
+    (dtypes.bool_, dtypes.uint16, dtypes.uint16),
+    (dtypes.uint64, dtypes.int64, dtypes.float32),
+]
 
 
 @pytest.mark.parametrize(("a", "b", "want"), PROMOTIONS)
@@ -220,7 +262,7 @@ def test_bitcast_reads_the_same_bits() -> None:
     assert Tensor([1.0, -0.0]).bitcast(dtypes.uint32).tolist() == [0x3F800000, 0x80000000]
 
 
-# ---- total rules -----------------------------------------------------------------------------------------------------
+# ---- total rules ------------------------------------------------------------------------------------------
 
 
 def test_integer_division_by_zero_is_zero() -> None:

@@ -18,10 +18,26 @@ pytestmark = pytest.mark.usefixtures("oracle")
 
 X = rng().standard_normal((5, 4, 6))
 BASIC: list[Any] = [
-    0, -1, (1, 2), (slice(None), -2), slice(1, 4), slice(None, None, 2), slice(4, None, -1), slice(None, None, -2),
-    (slice(3, 1),), (..., 1), (None, 2), (0, None, ..., None), (slice(0, 5, 3), slice(3, 0, -2), slice(-4, -1)),
-    (1, slice(None), 2), (Ellipsis, slice(1, 2)), (), (slice(10, 20),), (slice(-100, 2), 0), (2, ..., slice(5, 0, -3)),
-]  # fmt: skip
+    0,
+    -1,
+    (1, 2),
+    (slice(None), -2),
+    slice(1, 4),
+    slice(None, None, 2),
+    slice(4, None, -1),
+    slice(None, None, -2),
+    (slice(3, 1),),
+    (..., 1),
+    (None, 2),
+    (0, None, ..., None),
+    (slice(0, 5, 3), slice(3, 0, -2), slice(-4, -1)),
+    (1, slice(None), 2),
+    (Ellipsis, slice(1, 2)),
+    (),
+    (slice(10, 20),),
+    (slice(-100, 2), 0),
+    (2, ..., slice(5, 0, -3)),
+]
 
 
 @pytest.mark.parametrize("index", BASIC, ids=str)
@@ -48,10 +64,19 @@ def test_basic_index_is_a_view_to_assign_to(index: Any) -> None:
 
 I, J = np.array([[0, 4, -1], [2, 2, 3]]), np.array([1, -4, 3])
 ADVANCED: list[tuple[Any, Any]] = [
-    ((I,), None), ((slice(None), J), None), ((I, J), None), ((slice(None), J, J), None), ((J, slice(None), J), None),
-    ((0, J), None), ((None, J), None), ((..., J), None), ((slice(1, None, 2), J, None), None), ((J[:, None], J), None),
-    ((J, 1), None), ((slice(None), 2, J), None),
-]  # fmt: skip
+    ((I,), None),
+    ((slice(None), J), None),
+    ((I, J), None),
+    ((slice(None), J, J), None),
+    ((J, slice(None), J), None),
+    ((0, J), None),
+    ((None, J), None),
+    ((..., J), None),
+    ((slice(1, None, 2), J, None), None),
+    ((J[:, None], J), None),
+    ((J, 1), None),
+    ((slice(None), 2, J), None),
+]
 
 
 @pytest.mark.parametrize("number", range(len(ADVANCED)))

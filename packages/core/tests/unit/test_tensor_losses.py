@@ -25,13 +25,15 @@ def test_cross_entropy(reduction: str, smoothing: float) -> None:
     for x, y in ((X, Y), (DEEP, LABELS), (X[0], Y[0])):
         same_function(
             lambda t, y=y: t.cross_entropy(Tensor(y), **options),
-            lambda t, y=y: F.cross_entropy(t, torch.tensor(y), **options), x,
-        )  # fmt: skip
+            lambda t, y=y: F.cross_entropy(t, torch.tensor(y), **options),
+            x,
+        )
     probabilities = np.exp(X) / np.exp(X).sum(1, keepdims=True)
     same_function(
         lambda t: t.cross_entropy(Tensor(probabilities), **options),
-        lambda t: F.cross_entropy(t, torch.tensor(probabilities), **options), X,
-    )  # fmt: skip
+        lambda t: F.cross_entropy(t, torch.tensor(probabilities), **options),
+        X,
+    )
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -40,8 +42,9 @@ def test_sparse_categorical_crossentropy(reduction: str) -> None:
     y[2] = -1
     same_function(
         lambda t: t.sparse_categorical_crossentropy(Tensor(y), reduction=reduction),
-        lambda t: F.cross_entropy(t, torch.tensor(y), ignore_index=-1, reduction=reduction), X,
-    )  # fmt: skip
+        lambda t: F.cross_entropy(t, torch.tensor(y), ignore_index=-1, reduction=reduction),
+        X,
+    )
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -52,8 +55,9 @@ def test_nll_loss(reduction: str) -> None:
         theirs = {k: torch.tensor(v) if k == "weight" else v for k, v in options.items()}
         same_function(
             lambda t, o=ours: t.log_softmax().nll_loss(Tensor(Y), reduction=reduction, **o),
-            lambda t, o=theirs: F.nll_loss(F.log_softmax(t, -1), torch.tensor(Y), reduction=reduction, **o), X,
-        )  # fmt: skip
+            lambda t, o=theirs: F.nll_loss(F.log_softmax(t, -1), torch.tensor(Y), reduction=reduction, **o),
+            X,
+        )
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -61,8 +65,9 @@ def test_binary_crossentropy(reduction: str) -> None:
     x, y = rng(3).uniform(0.05, 0.95, (4, 3)), rng(4).uniform(0, 1, (4, 3))
     same_function(
         lambda t: t.binary_crossentropy(Tensor(y), reduction),
-        lambda t: F.binary_cross_entropy(t, torch.tensor(y), reduction=reduction), x,
-    )  # fmt: skip
+        lambda t: F.binary_cross_entropy(t, torch.tensor(y), reduction=reduction),
+        x,
+    )
     weight = np.array([1.0, 2.0, 0.5])
     same_function(
         lambda t: t.binary_crossentropy_logits(Tensor(y), reduction, Tensor(weight)),

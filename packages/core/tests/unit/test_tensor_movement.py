@@ -27,14 +27,26 @@ CASES: list[tuple[str, Callable[..., Tensor], Callable[..., torch.Tensor]]] = [
     ("unsqueeze", lambda t: t.unsqueeze(-2), lambda t: t.unsqueeze(-2)),
     ("squeeze", lambda t: t.unsqueeze(1).squeeze(1), lambda t: t),
     ("squeeze all", lambda t: t[:1].squeeze(), lambda t: t[:1].squeeze()),
-    ("expand", lambda t: t.unsqueeze(1).expand(2, 4, 5, -1, 6), lambda t: t.unsqueeze(1).expand(2, 4, 5, 3, 6)),
+    (
+        "expand",
+        lambda t: t.unsqueeze(1).expand(2, 4, 5, -1, 6),
+        lambda t: t.unsqueeze(1).expand(2, 4, 5, 3, 6),
+    ),
     ("permute", lambda t: t.permute(2, 0, 1), lambda t: t.permute(2, 0, 1)),
     ("transpose", lambda t: t.transpose(0, -1), lambda t: t.transpose(0, -1)),
-    ("permute then reshape", lambda t: t.permute(2, 0, 1).reshape(-1, 4), lambda t: t.permute(2, 0, 1).reshape(-1, 4)),
+    (
+        "permute then reshape",
+        lambda t: t.permute(2, 0, 1).reshape(-1, 4),
+        lambda t: t.permute(2, 0, 1).reshape(-1, 4),
+    ),
     ("flip", lambda t: t.flip((0, 2)), lambda t: t.flip((0, 2))),
     ("shrink", lambda t: t.shrink(((1, 3), None, (2, 6))), lambda t: t[1:3, :, 2:6]),
     ("pad", lambda t: t.pad((1, 2, 0, 1)), lambda t: F.pad(t, (1, 2, 0, 1))),
-    ("pad by axis", lambda t: t.pad(((1, 0), None, (2, 2)), value=5), lambda t: F.pad(t, (2, 2, 0, 0, 1, 0), value=5)),
+    (
+        "pad by axis",
+        lambda t: t.pad(((1, 0), None, (2, 2)), value=5),
+        lambda t: F.pad(t, (2, 2, 0, 0, 1, 0), value=5),
+    ),
     ("pad negative", lambda t: t.pad((-1, 2, 1, -1)), lambda t: F.pad(t, (-1, 2, 1, -1))),
     ("cat", lambda t: t.cat(t * 2, t[:, :1], dim=1), lambda t: torch.cat((t, t * 2, t[:, :1]), 1)),
     ("stack", lambda t: Tensor.stack(t, t * 2, dim=-1), lambda t: torch.stack((t, t * 2), -1)),
@@ -48,7 +60,7 @@ CASES: list[tuple[str, Callable[..., Tensor], Callable[..., torch.Tensor]]] = [
     ("triu", lambda t: t.triu(-1), lambda t: t.triu(-1)),
     ("unfold", lambda t: t.unfold(2, 3, 2), lambda t: t.unfold(2, 3, 2)),
     ("unfold tiles", lambda t: t.unfold(2, 2, 2), lambda t: t.unfold(2, 2, 2)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "function", "reference"), CASES, ids=[c[0] for c in CASES])

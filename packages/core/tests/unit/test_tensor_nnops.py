@@ -22,9 +22,18 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)),
-     ((4,), (2, 4, 3)), ((2, 3, 4), (4,)), ((1, 1), (1, 1))],
-)  # fmt: skip
+    [
+        ((3, 4), (4, 5)),
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((4,), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 1, 3, 4), (6, 4, 5)),
+        ((4,), (2, 4, 3)),
+        ((2, 3, 4), (4,)),
+        ((1, 1), (1, 1)),
+    ],
+)
 def test_matmul(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     same_function(lambda x, y: x @ y, lambda x, y: x @ y, normal(*a), normal(*b, seed=1))
 
@@ -65,33 +74,46 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize(("x", "w", "options"), CONVOLUTIONS, ids=str)
 def test_convolution(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, int]) -> None:
     same_function(
-        lambda x, w, b: x.conv2d(w, b, **options), lambda x, w, b: F.conv2d(x, w, b, **options),
-        normal(*x), normal(*w, seed=1), normal(w[0], seed=2),
-    )  # fmt: skip
+        lambda x, w, b: x.conv2d(w, b, **options),
+        lambda x, w, b: F.conv2d(x, w, b, **options),
+        normal(*x),
+        normal(*w, seed=1),
+        normal(w[0], seed=2),
+    )
 
 
 def test_convolution_over_one_and_three_axes() -> None:
     same_function(
-        lambda x, w: x.conv2d(w, stride=2, padding=1), lambda x, w: F.conv1d(x, w, stride=2, padding=1),
-        normal(2, 3, 10), normal(4, 3, 3, seed=1),
-    )  # fmt: skip
+        lambda x, w: x.conv2d(w, stride=2, padding=1),
+        lambda x, w: F.conv1d(x, w, stride=2, padding=1),
+        normal(2, 3, 10),
+        normal(4, 3, 3, seed=1),
+    )
     same_function(
-        lambda x, w: x.conv2d(w, padding=1), lambda x, w: F.conv3d(x, w, padding=1),
-        normal(1, 2, 4, 5, 3), normal(3, 2, 3, 2, 3, seed=1),
-    )  # fmt: skip
+        lambda x, w: x.conv2d(w, padding=1),
+        lambda x, w: F.conv3d(x, w, padding=1),
+        normal(1, 2, 4, 5, 3),
+        normal(3, 2, 3, 2, 3, seed=1),
+    )
 
 
 def test_convolution_with_uneven_padding() -> None:
     x, w = normal(1, 1, 5, 5), normal(1, 1, 3, 3, seed=1)
-    close(Tensor(x).conv2d(Tensor(w), padding=(1, 0, 2, 1)),
-          F.conv2d(F.pad(torch.tensor(x), (1, 0, 2, 1)), torch.tensor(w)))  # fmt: skip
+    close(
+        Tensor(x).conv2d(Tensor(w), padding=(1, 0, 2, 1)),
+        F.conv2d(F.pad(torch.tensor(x), (1, 0, 2, 1)), torch.tensor(w)),
+    )
 
 
 POOLS = [
-    {"kernel_size": 2}, {"kernel_size": (3, 2)}, {"kernel_size": 3, "stride": 2}, {"kernel_size": 3, "stride": 1},
-    {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 2, "ceil_mode": True},
+    {"kernel_size": 2},
+    {"kernel_size": (3, 2)},
+    {"kernel_size": 3, "stride": 2},
+    {"kernel_size": 3, "stride": 1},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": 2, "ceil_mode": True},
     {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("options", POOLS, ids=str)
@@ -137,15 +159,30 @@ def test_attention() -> None:
     sdpa = F.scaled_dot_product_attention
     same_function(lambda q, k, v: q.scaled_dot_product_attention(k, v), sdpa, q, k, v)
     causal = {"is_causal": True}
-    same_function(lambda q, k, v: q.scaled_dot_product_attention(k, v, **causal), lambda q, k, v: sdpa(q, k, v, **causal),
-                  q, k, v)  # fmt: skip
+    same_function(
+        lambda q, k, v: q.scaled_dot_product_attention(k, v, **causal),
+        lambda q, k, v: sdpa(q, k, v, **causal),
+        q,
+        k,
+        v,
+    )
     mask = rng(5).random((5, 6)) < 0.7
     mask[:, 0] = True
-    same_function(lambda q, k, v: q.scaled_dot_product_attention(k, v, Tensor(mask)),
-                  lambda q, k, v: sdpa(q, k, v, torch.tensor(mask)), q, k, v)  # fmt: skip
+    same_function(
+        lambda q, k, v: q.scaled_dot_product_attention(k, v, Tensor(mask)),
+        lambda q, k, v: sdpa(q, k, v, torch.tensor(mask)),
+        q,
+        k,
+        v,
+    )
     grouped = normal(2, 6, 5, 4)
-    same_function(lambda q, k, v: q.scaled_dot_product_attention(k, v, enable_gqa=True),
-                  lambda q, k, v: sdpa(q, k, v, enable_gqa=True), grouped, k, v)  # fmt: skip
+    same_function(
+        lambda q, k, v: q.scaled_dot_product_attention(k, v, enable_gqa=True),
+        lambda q, k, v: sdpa(q, k, v, enable_gqa=True),
+        grouped,
+        k,
+        v,
+    )
 
 
 def test_sequential() -> None:

@@ -1,4 +1,5 @@
-"""Random tensors: reproducible whatever the order of realization, distributed as they say, no number twice."""
+"""Random tensors: reproducible whatever the order of realization, distributed as they say, no number
+twice."""
 
 from __future__ import annotations
 

@@ -36,9 +36,13 @@ CASES: list[tuple[str, Callable[..., Tensor], Callable[..., torch.Tensor]]] = [
     ("softmax of axis", lambda t: t.softmax(0), lambda t: t.softmax(0)),
     ("log_softmax", lambda t: t.log_softmax(1), lambda t: t.log_softmax(1)),
     ("layernorm", lambda t: t.layernorm(), lambda t: torch.nn.functional.layer_norm(t, (5,))),
-    ("layernorm of axes", lambda t: t.layernorm((-2, -1)), lambda t: torch.nn.functional.layer_norm(t, (4, 5))),
-    ("normalize", lambda t: t.normalize(), lambda t: torch.nn.functional.normalize(t)),
-]  # fmt: skip
+    (
+        "layernorm of axes",
+        lambda t: t.layernorm((-2, -1)),
+        lambda t: torch.nn.functional.layer_norm(t, (4, 5)),
+    ),
+    ("normalize", lambda t: t.normalize(), torch.nn.functional.normalize),
+]
 
 
 @pytest.mark.parametrize(("name", "function", "reference"), CASES, ids=[c[0] for c in CASES])
@@ -89,12 +93,16 @@ def test_argmax_needs_one_pass_over_the_elements() -> None:
 
 
 ACCUMULATION: list[tuple[DType, DType, DType]] = [
-    (dtypes.bool_, dtypes.int32, dtypes.int32), (dtypes.int8, dtypes.int32, dtypes.int32),
-    (dtypes.uint16, dtypes.uint32, dtypes.uint32), (dtypes.int64, dtypes.int64, dtypes.int64),
-    (dtypes.float16, dtypes.float32, dtypes.float16), (dtypes.bfloat16, dtypes.float32, dtypes.bfloat16),
-    (dtypes.float8_e4m3, dtypes.float32, dtypes.float8_e4m3), (dtypes.float32, dtypes.float32, dtypes.float32),
+    (dtypes.bool_, dtypes.int32, dtypes.int32),
+    (dtypes.int8, dtypes.int32, dtypes.int32),
+    (dtypes.uint16, dtypes.uint32, dtypes.uint32),
+    (dtypes.int64, dtypes.int64, dtypes.int64),
+    (dtypes.float16, dtypes.float32, dtypes.float16),
+    (dtypes.bfloat16, dtypes.float32, dtypes.bfloat16),
+    (dtypes.float8_e4m3, dtypes.float32, dtypes.float8_e4m3),
+    (dtypes.float32, dtypes.float32, dtypes.float32),
     (dtypes.float64, dtypes.float64, dtypes.float64),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("dtype", "inner", "result"), ACCUMULATION)

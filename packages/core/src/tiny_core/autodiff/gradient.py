@@ -11,7 +11,7 @@ history kept for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tiny_core.autodiff.rules import RULES, put_back
@@ -43,19 +43,19 @@ class Found:
 def differentiate(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[Found]:
     """Return the cotangent of each target, given that of `root`; raises GradientError where an op has no
     derivative."""
-    order = _order(root)
-    known = set(order)
-    aims = [_aim(t, order, known) for t in targets]
+    sources = _graph(root)
+    order = list(sources)
+    aims = [_aim(t, sources) for t in targets]
     wanted = set(aims)
     reach: dict[UOp, bool] = {}
     for node in order:
-        reach[node] = node in wanted or any(reach[s] for s in _sources(node))
+        reach[node] = node in wanted or any(reach[s] for s in sources[node])
     cotangents: dict[UOp, UOp] = {root: seed}
     for node in reversed(order):
         c = cotangents.get(node)
         if c is None or not reach[node]:
             continue
-        for source, part in _contributions(node, c, reach):
+        for source, part in _contributions(node, c, sources[node], reach):
             have = cotangents.get(source)
             cotangents[source] = part if have is None else g.alu(Ops.ADD, have, part)
     computed = [(n, ids) for n in order if n.op is Ops.BUFFER and (ids := history.cut_from(n))]
@@ -78,24 +78,28 @@ def _sources(node: UOp) -> tuple[UOp, ...]:
     return node.src
 
 
-def _order(root: UOp) -> list[UOp]:
-    """The differentiable nodes below `root`, sources first; realized values lead on to what computed them."""
-    done: dict[UOp, None] = {}
+def _graph(root: UOp) -> dict[UOp, tuple[UOp, ...]]:
+    """The nodes below `root`, sources first, each with what cotangents can flow to; realized values lead on
+    to what computed them."""
+    done: dict[UOp, tuple[UOp, ...]] = {}
+    below: dict[UOp, tuple[UOp, ...]] = {}
     stack: list[tuple[UOp, bool]] = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if node in done:
             continue
-        sources = _sources(node)
+        sources = below.get(node)
+        if sources is None:
+            sources = below[node] = _sources(node)
         if ready or not sources:
-            done[node] = None
+            done[node] = sources
             continue
         stack.append((node, True))
         stack.extend((s, False) for s in sources if s not in done)
-    return list(done)
+    return done
 
 
-def _aim(target: UOp, order: list[UOp], known: set[UOp]) -> UOp:
+def _aim(target: UOp, known: Collection[UOp]) -> UOp:
     """The node that stands for `target` in the graph: itself, or the latest earlier version of its
     storage."""
     if target in known:
@@ -106,7 +110,7 @@ def _aim(target: UOp, order: list[UOp], known: set[UOp]) -> UOp:
         return target
     storage = history.storage_id(base.base)
     best, age = target, -2
-    for node in order:
+    for node in known:
         if node.op not in (Ops.BUFFER, Ops.AFTER) or node.base.op is not Ops.BUFFER:
             continue
         ghost = history.ghost_of(node.base)
@@ -126,9 +130,11 @@ def _depth(node: UOp) -> int:
     return depth
 
 
-def _contributions(node: UOp, c: UOp, reach: dict[UOp, bool]) -> list[tuple[UOp, UOp]]:
+def _contributions(
+    node: UOp, c: UOp, sources: tuple[UOp, ...], reach: dict[UOp, bool]
+) -> list[tuple[UOp, UOp]]:
     if node.op is Ops.BUFFER:
-        return [(s, c) for s in _sources(node) if reach[s]]
+        return [(s, c) for s in sources if reach[s]]
     if node.op is Ops.AFTER:
         return _through_stores(node, c, reach)
     rule = RULES.get(node.op)

@@ -198,8 +198,8 @@ def _reduction(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
     if arg.op is Ops.MUL:
         return (_of_product(n, x, arg.axes, spread),)
     hit = g.alu(Ops.CMPEQ, x, again(n, arg.axes, x.shape))
-    count = again(total(g.cast(hit, x.dtype), arg.axes), arg.axes, x.shape)
-    return (g.where(hit, div(spread, count), zeros(x)),)
+    share = div(c, total(g.cast(hit, x.dtype), arg.axes))
+    return (g.where(hit, again(share, arg.axes, x.shape), zeros(x)),)
 
 
 def _of_product(n: UOp, x: UOp, axes: Sequence[int], spread: UOp) -> UOp:

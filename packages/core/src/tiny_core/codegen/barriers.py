@@ -61,6 +61,6 @@ def _before_refill(root: UOp) -> UOp:
 def _fills(end: UOp, memories: set[UOp]) -> bool:
     """Whether a loop only fills near memory (the loop that copies a tile), so that no read is in it."""
     return all(
-        e.op is Ops.STORE and e.src[0].base in memories or e.op is Ops.END and _fills(e, memories)
+        (e.op is Ops.STORE and e.src[0].base in memories) or (e.op is Ops.END and _fills(e, memories))
         for e in end.src[1:]
     )

@@ -52,4 +52,4 @@ def _is_register(node: UOp) -> bool:
 
 def _fits(node: UOp) -> bool:
     lo, hi = bounds(node)
-    return -(1 << 31) <= lo and hi < 1 << 31
+    return lo >= -(1 << 31) and hi < 1 << 31

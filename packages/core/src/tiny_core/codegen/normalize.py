@@ -6,12 +6,12 @@ or reduce axes, that every access walks as one. In and out: a kernel. Afterwards
 
 from __future__ import annotations
 
+from tiny_core.codegen.axes import kernel_axes
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import linear_form
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
-from tiny_core.codegen.axes import kernel_axes
 
 
 def normalize(kernel: UOp) -> UOp:

@@ -103,6 +103,7 @@ class _Fuser:
         self.forced = forced
         self.ends = reductions.epilogues(order, forced)
         self.reduce_of = {end: r for r, end in self.ends.items()}
+        self.users = reductions.consumers(order)
         self.flops = reductions.flops(order)
         self.sites: dict[UOp, dict[Site, frozenset[UOp]]] = {n: {} for n in order}
         self.kernels: list[Kernel] = []
@@ -119,9 +120,10 @@ class _Fuser:
                 border = self.border(node)
                 if border is not None:
                     self.borders.append(border)
-                    for kernel, index, gate in self.sites[node]:
-                        self.kernels[kernel].reads.setdefault(node, set()).add((index, gate))
-                    self.start(node)
+                    shown = self.shown(node)
+                    for kernel, index, gate in self.sites[shown]:
+                        self.kernels[kernel].reads.setdefault(shown, set()).add((index, gate))
+                    self.start(shown, node)
                 else:
                     for (kernel, index, gate), context in self.sites[node].items():
                         self.enter(node, kernel, index, gate, context)
@@ -130,18 +132,29 @@ class _Fuser:
         stored = {n: count - 1 - k for n, k in self.stored.items()}
         return Fusion(self.kernels[::-1], stored, self.borders[::-1])
 
-    def start(self, node: UOp) -> None:
-        """Begin a kernel that stores `node`."""
+    def shown(self, node: UOp) -> UOp:
+        """Return the node to store for a value: in the order of elements in which its only user wants it."""
+        while len(self.users[node]) == 1 and self.users[node][0].op in (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP):
+            node = self.users[node][0]
+        return node
+
+    def start(self, node: UOp, value: UOp | None = None) -> None:
+        """Begin a kernel that stores `node`, which shows `value` (by default what `node` says it stores)."""
         number = len(self.kernels)
-        value = stored_value(node)
-        kernel = Kernel(node, axes(value.shape))
+        kernel = Kernel(node, axes(stored_value(node).shape))
         self.kernels.append(kernel)
         self.stored[node] = number
-        context = frozenset(r for r in kernel.ranges if r is not ZERO)
-        if value is node:
-            self.enter(node, number, kernel.ranges, None, context)
+        index = kernel.ranges
+        context = frozenset(r for r in index if r is not ZERO)
+        if value is not None:
+            while node is not value:
+                index, _ = source_index(node, index)
+                node = node.src[0]
+            self.enter(value, number, index, None, context)
+        elif stored_value(node) is node:
+            self.enter(node, number, index, None, context)
         else:
-            self.visit(value, number, kernel.ranges, None, context)
+            self.visit(stored_value(node), number, index, None, context)
 
     def visit(self, node: UOp, kernel: int, index: Index, gate: UOp | None, context: frozenset[UOp]) -> None:
         """Note that `node` is evaluated at `index` in `kernel`."""

@@ -1,10 +1,10 @@
 """Counters of random numbers: per device, a key and how many numbers have been drawn, in storage of the
 device.
 
-Draw number i of a device is Threefry(counter + i, key): the same after `manual_seed` whatever the schedule.
-Draws between two realizations read one version of the storage at different offsets; the batch that computes
-the first of them also advances the counter (`advance`), so a captured function draws new numbers at each
-replay.
+Draw number i of a device is Threefry(counter + i, key), the key a function of the seed and the device's
+index: the same after `manual_seed` on CPU and AMD, and whatever the schedule. Draws between two realizations
+read one version of the storage at different offsets; the batch that computes the first of them also advances
+the counter (`advance`), so a captured function draws new numbers at each replay.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def manual_seed(seed: int) -> None:
 def _key(device: str) -> int:
     if not _seed:
         _seed.append(int.from_bytes(os.urandom(8), "little"))
-    name = int.from_bytes(device.encode()[:8], "little")
-    return threefry(name, _seed[0])
+    _, _, index = device.rpartition(":")
+    return threefry(int(index) if index.isdigit() else 0, _seed[0])
 
 
 def draw(device: str, n: int, engine: Engine) -> tuple[UOp, UOp]:

@@ -102,7 +102,7 @@ class Handle:
             elif its is not None and its != device:
                 raise DeviceError(
                     f"{what}: tensors on {device} and {its}",
-                    f"move one of them, e.g. with .to({device!r}); the second was made at {show(other._line)}",
+                    f"move one, e.g. with .to({device!r}); the second was made at {show(other._line)}",
                 )
         return device
 

@@ -1,6 +1,7 @@
 """Losses. Labels are compared with the class index, never looked up, so a loss over rows is sibling
 reductions of a row and its gradient is element-wise."""
 
+# ruff: noqa: N803 - labels are called Y wherever this API is known
 from __future__ import annotations
 
 import math

@@ -68,8 +68,8 @@ class NeuralOps(Random):
         if x.shape[-1] != inner:
             raise ShapeError(
                 f"{name} of shapes {x.shape} and {w.shape}: {x.shape[-1]} against {inner}",
-                f"the last axis of the first and the last but one of the second must be equal; they were made at "
-                f"{show(x._line)} and {show(w._line)}",
+                "the last axis of the first and the last but one of the second must be equal; "
+                f"they were made at {show(x._line)} and {show(w._line)}",
             )
         result = promote(x.dtype, w.dtype)
         compute = g.accumulator(result)

@@ -46,6 +46,12 @@ class Gradients(Conversions):
         for t in (self, *targets):
             if not t.dtype.is_float:
                 raise DTypeError(f"gradient of a tensor of {t.dtype.name}", "only floats have gradients")
+        for t in targets:
+            if g.is_number(t.uop):
+                raise GradientError(
+                    f"gradient with respect to a constant of shape {t.shape}",
+                    "equal constants are one; give requires_grad=True, or .clone() before computing with it",
+                )
         results = differentiate(self.uop, [t.uop for t in targets], self._seed(gradient))
         return [self._checked(t, found) for t, found in zip(targets, results, strict=True)]
 
@@ -71,11 +77,6 @@ class Gradients(Conversions):
             raise VersionError(
                 f"{mine} does not depend on the value that {its} got at {show(target._cell.written)}",
                 "take the gradient before the assignment",
-            )
-        if g.is_number(target.uop):
-            raise GradientError(
-                f"gradient with respect to a constant of shape {target.shape}",
-                "equal constants are one; give requires_grad=True, or .clone() before computing with it",
             )
         raise GradientError(
             f"{mine} does not depend on {its}",
@@ -108,7 +109,9 @@ class Gradients(Conversions):
             raise DTypeError(f"gradient of a tensor of {self.dtype.name}", "only floats have gradients")
         params = list(PARAMS)
         results = differentiate(self.uop, [c.value for c in params], self._seed(gradient))
-        reached = [(c, f) for c, f in zip(params, results, strict=True) if f.node is not None or f.cut is not None]
+        reached = [
+            (c, f) for c, f in zip(params, results, strict=True) if f.node is not None or f.cut is not None
+        ]
         if not reached:
             raise GradientError(
                 f"backward: {self._described()} depends on no parameter",
