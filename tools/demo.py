@@ -59,7 +59,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, help="folder of the data set; else the usual places, or a download"
     )
-    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder of the results")
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the results (out/demo)")
     parser.add_argument("--batch", type=positive, default=512, help="images a step (default 512)")
     parser.add_argument("--limit", type=positive, help=argparse.SUPPRESS)  # of images, for tests
     return parser.parse_args(argv)

@@ -57,10 +57,10 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def put(folder: Path, zipped: bool = True, **changed: bytes) -> Path:
+def put(folder: Path, zipped: bool = True, changed: dict[str, bytes] | None = None) -> Path:
     """Write the small set to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, data in {**SET, **changed}.items():
+    for name, data in {**SET, **(changed or {})}.items():
         path = folder / (name + ".gz" * zipped)
         path.write_bytes(gzip.compress(data, 1) if zipped else data)
     return folder
@@ -110,10 +110,10 @@ def test_damaged_archives(tmp_path: Path) -> None:
     path, archive = tmp_path / "x.gz", bytearray(gzip.compress(GOOD * 100))
     for content in (archive[:-9], archive[:20] + b"!!!!" + archive[24:]):
         path.write_bytes(content)
-        with pytest.raises(DataError, match="x.gz is damaged") as caught:
+        with pytest.raises(DataError, match=r"x.gz is damaged") as caught:
             read_idx(path)
         assert "again" in caught.value.hint
-    with pytest.raises(DataError, match="cannot read .*absent: No such file"):
+    with pytest.raises(DataError, match=r"cannot read .*absent: No such file"):
         read_idx(tmp_path / "absent")
 
 
@@ -137,13 +137,13 @@ def test_the_places_where_it_is_looked_for(oracle: Engine, nowhere: Path, tmp_pa
 
 def test_a_folder_given_is_the_only_one(nowhere: Path, tmp_path: Path) -> None:
     put(tmp_path / "package")
-    with pytest.raises(DataError, match="no Fashion-MNIST in .*elsewhere") as caught:
+    with pytest.raises(DataError, match=r"no Fashion-MNIST in .*elsewhere") as caught:
         fashion_mnist(tmp_path / "elsewhere", files=FILES)
     assert "train-images-idx3-ubyte[.gz]" in caught.value.hint
 
 
 def test_nowhere_says_how_to_get_it(nowhere: Path) -> None:
-    with pytest.raises(DataError, match="no Fashion-MNIST in any of .*package") as caught:
+    with pytest.raises(DataError, match=r"no Fashion-MNIST in any of .*package") as caught:
         fashion_mnist()
     for way in ("apt install dataset-fashion-mnist", "TINY_DATA", "download=True"):
         assert way in caught.value.hint
@@ -158,10 +158,10 @@ def test_a_set_with_a_file_missing(tmp_path: Path) -> None:
 def test_what_is_found_must_be_what_was_published(tmp_path: Path) -> None:
     data = bytearray(SET[NAMES[0]])
     with pytest.raises(DataError, match=r"truncated: shape \(3, 28, 28\)"):
-        fashion_mnist(put(tmp_path, **{NAMES[0]: bytes(data[:-5])}), files=FILES)
+        fashion_mnist(put(tmp_path, changed={NAMES[0]: bytes(data[:-5])}), files=FILES)
     data[100] ^= 1
     with pytest.raises(DataError, match="is not the published train-images-idx3-ubyte: its sha256 differs"):
-        fashion_mnist(put(tmp_path, **{NAMES[0]: bytes(data)}), files=FILES)
+        fashion_mnist(put(tmp_path, changed={NAMES[0]: bytes(data)}), files=FILES)
     with pytest.raises(DataError, match="has 2368 bytes, uncompressed, and should have 47040016"):
         fashion_mnist(put(tmp_path))
 
@@ -326,7 +326,7 @@ def test_no_server_there(quick: list[float], tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound, and not listening
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/x"
-        with pytest.raises(DataError, match="in 3 attempts: .*refused"):
+        with pytest.raises(DataError, match=r"in 3 attempts: .*refused"):
             download(url, str(tmp_path / "x"), accept)
     with pytest.raises(DataError, match="no address that can be downloaded"):
         download("file:///etc/hostname", str(tmp_path / "x"), accept)
@@ -372,5 +372,5 @@ def test_ctrl_c_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="cannot write to .*file"), write_aside(str(tmp_path / "file" / "x")):
+    with pytest.raises(DataError, match=r"cannot write to .*file"), write_aside(str(tmp_path / "file" / "x")):
         raise AssertionError("not reached")

@@ -20,7 +20,6 @@ from tiny_core.ir.text import parse
 from tiny_core.render.renderer import Arch, Renderer
 from tiny_core.settings import Context
 
-
 Options = tuple[tuple[str, str], ...] | None
 Recipe = tuple[str, Arch, Options]
 

@@ -183,8 +183,9 @@ class BatchNorm:
             )
         seen = self.num_batches_tracked + 1
         part: Tensor | float = 1 / seen.float() if self.momentum is None else self.momentum
-        self.running_mean.assign(self.running_mean * (1 - part) + mean * part)
-        self.running_var.assign(self.running_var * (1 - part) + var * (count / (count - 1)) * part)
+        unbiased = var * (count / (count - 1))
+        for running, now in ((self.running_mean, mean), (self.running_var, unbiased)):
+            running.assign(running * (1 - part) + now.cast(running.dtype) * part)
         self.num_batches_tracked.assign(seen)
 
 

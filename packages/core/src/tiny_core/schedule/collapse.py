@@ -62,7 +62,8 @@ def _close(op: Ops, value: UOp, r: UOp) -> UOp | None:
     if value.op is Ops.CAST and value.src[0].dtype is dtypes.bool_ and value.dtype.is_int:
         return _pick(value.src[0], UOp.const(1, value.dtype), UOp.const(0, value.dtype), r, n)
     if value.op is Ops.WHERE and _is_zero(value.src[2]):
-        return _pick(*value.src, r, n)
+        condition, picked, zero = value.src
+        return _pick(condition, picked, zero, r, n)
     if value.op is Ops.MUL:
         for mask, other in (value.src, value.src[::-1]):
             if mask.op is Ops.CAST and mask.src[0].dtype is dtypes.bool_ and not value.dtype.is_float:

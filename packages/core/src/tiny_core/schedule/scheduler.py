@@ -13,6 +13,7 @@ from tiny_core.ir import payload as p
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.schedule import reductions
+from tiny_core.schedule.cache import cached
 from tiny_core.schedule.fuse import Fusion, axes, fuse, is_storage
 from tiny_core.schedule.group import Group, group
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
@@ -27,7 +28,10 @@ def schedule(roots: Sequence[UOp], device: p.Device = "CPU") -> Schedule:
         roots: tensor-stage nodes: values, or assignments (AFTER over STORE).
         device: where values that read no storage are computed.
     """
-    roots = tuple(roots)
+    return cached(roots, device, _schedule)
+
+
+def _schedule(roots: Sequence[UOp], device: p.Device) -> Schedule:
     wanted = list(prepare(roots))
     while True:
         attempt = _Attempt(wanted, device)
