@@ -54,6 +54,11 @@ class Check:
     def __init__(self, target: Target) -> None:
         self._target = target
 
+    @property
+    def reads(self) -> bool:
+        """Whether results can be looked at."""
+        return self._target.stores
+
     def __call__(
         self,
         got: Tensor,

@@ -39,7 +39,7 @@ def same_function(
 ) -> None:
     """Assert that a function of float64 tensors has PyTorch's value, and PyTorch's gradients for a random
     cotangent."""
-    mine = [Tensor(a) for a in inputs]
+    mine = [Tensor(a, requires_grad=gradients) for a in inputs]
     theirs = [torch.tensor(a, requires_grad=gradients) for a in inputs]
     out, want = function(*mine), reference(*theirs)
     close(out, want, rtol, atol)

@@ -113,6 +113,15 @@ def test_intermediate_that_died_is_an_error_otherwise(oracle: Engine) -> None:
         loss.gradient(x)
 
 
+def test_value_that_died_is_named(oracle: Engine) -> None:
+    x = Tensor([2.0])
+    loss = (x * Tensor([3.0])).sum()
+    assert loss.item() == 6.0
+    oracle.batches.clear()
+    with pytest.raises(VersionError, match="no more"):
+        loss.gradient(x)
+
+
 def test_running_average_does_not_keep_its_past(oracle: Engine) -> None:
     average, x = Tensor([0.0]), Tensor([1.0])
     first = weakref.ref(x.uop)

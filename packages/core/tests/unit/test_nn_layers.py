@@ -58,6 +58,7 @@ def test_linear(bias: bool, shape: tuple[int, ...]) -> None:
     agrees(nn.Linear(7, 4, bias=bias), torch.nn.Linear(7, 4, bias=bias).double(), x)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.parametrize(
     "how",
     [

@@ -46,6 +46,8 @@ def measure(linear: UOp) -> Estimate:
     runs, opened = items, list[int]()
     data = _data(linear)
     touched: dict[tuple[UOp, bool], int] = {}
+    places: dict[frozenset[UOp], int] = {}
+    specials = any(n.op is Ops.SPECIAL for n in linear.src)
     for node in linear.src:
         op = node.op
         if op is Ops.RANGE:
@@ -60,7 +62,7 @@ def measure(linear: UOp) -> Estimate:
             lanes = max(node.payload(p.Access).lanes, 1)
             issued += runs * lanes * base.dtype.itemsize
             key = (base, op is Ops.STORE)
-            touched[key] = touched.get(key, 0) + lanes * _places(node.src[1])
+            touched[key] = touched.get(key, 0) + lanes * _places(node.src[1], specials, places)
         elif op in ALU and op not in _FREE:
             if node.dtype.is_float or node in data:
                 flops += runs * max(node.size, 1) * (2 if op is Ops.MULACC else 1)
@@ -75,11 +77,14 @@ def _trips(node: UOp) -> int:
     return max(bounds(node.src[0])[1], 0)
 
 
-def _places(index: UOp) -> int:
+def _places(index: UOp, specials: bool, known: dict[frozenset[UOp], int]) -> int:
     """How many values an index takes at most, to judge by the loops and items it depends on."""
-    axes = set(index.ranges)
-    axes.update(n for n in index.toposort() if n.op is Ops.SPECIAL)
-    return math.prod(_trips(n) for n in axes)
+    axes = index.ranges
+    if specials:
+        axes |= {n for n in index.toposort() if n.op is Ops.SPECIAL}
+    if axes not in known:
+        known[axes] = math.prod(_trips(n) for n in axes)
+    return known[axes]
 
 
 def _data(linear: UOp) -> set[UOp]:

@@ -25,6 +25,7 @@ class _Linearizer:
         self.end_of = {n.src[0]: n for n in order if n.op is Ops.END}
         self.depth: dict[UOp, int] = {}
         self.block: dict[UOp, UOp | None] = {}
+        self.nests: dict[UOp, frozenset[UOp]] = {}
         for r in self.end_of:
             self._depth(r)
         for n in order:
@@ -39,16 +40,15 @@ class _Linearizer:
     def inside(self, node: UOp, r: UOp) -> bool:
         """Whether a node stands within the loop of `r`."""
         block = self.block[node]
-        while block is not None:
-            if block is r:
-                return True
-            if self.depth[block] <= self.depth[r]:
-                return False
-            block = self.parent(block)
-        return False
+        return block is not None and r in self.around(block)
 
-    def parent(self, r: UOp) -> UOp | None:
-        return max(self.end_of[r].ranges, key=self.depth.__getitem__, default=None)
+    def around(self, r: UOp) -> frozenset[UOp]:
+        """The ranges of all loops around and including that of `r`."""
+        known = self.nests.get(r)
+        if known is None:
+            parent = max(self.end_of[r].ranges, key=self.depth.__getitem__, default=None)
+            known = self.nests[r] = (self.around(parent) if parent is not None else frozenset()) | {r}
+        return known
 
     def run(self, info: KernelInfo) -> UOp:
         out: dict[UOp, None] = {}
@@ -84,14 +84,8 @@ class _Linearizer:
             if node in seen:
                 continue
             seen.add(node)
-            if self.inside(node, r) or (node.op is Ops.END and self.inside_end(node, r)):
+            if self.inside(node, r):
                 stack.extend(reversed(node.src))
             elif node.op is not Ops.RANGE:
                 found[node] = None
         return list(found)
-
-    def inside_end(self, end: UOp, r: UOp) -> bool:
-        block = self.parent(end.src[0])
-        while block is not None and block is not r:
-            block = self.parent(block)
-        return block is r

@@ -82,7 +82,9 @@ def compiled_from_parts(meta: Json, parts: Sequence[bytes]) -> Compiled:
 def write_frame(stream: BinaryIO, header: Json, parts: Sequence[bytes] = ()) -> None:
     """Write one frame and flush; `parts` in the header is filled in."""
     text = json.dumps({**header, "parts": [len(p) for p in parts]}).encode()
-    stream.write(_HEAD.pack(len(text), sum(map(len, parts))) + text + b"".join(parts))
+    left = memoryview(_HEAD.pack(len(text), sum(map(len, parts))) + text + b"".join(parts))
+    while left:
+        left = left[stream.write(left) :]  # an unbuffered pipe may take a part
     stream.flush()
 
 

@@ -77,6 +77,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
+            bufsize=0,  # a frame that waited in a buffer of ours would not wake `select`
             env={**os.environ, "PYTHONPATH": os.pathsep.join(search), "TINY_DEBUG": "0"},
             start_new_session=True,
         )

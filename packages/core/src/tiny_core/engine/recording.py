@@ -150,57 +150,40 @@ class Recording:
         """Find what stands for brought storage at a call.
 
         Raises:
-            Mismatch: something does not fit: other storage is shared, or a tensor reached is another kind of
-                view.
+            Mismatch: something does not fit: other storage is shared, or a tensor reached is another kind of view.
         """
         layer = self.layer
         try:
             reached = self.paths.walk([function, leaves])
         except JitError as error:
             raise Mismatch from error
-        for at, value in self.constants:
-            if not layer.is_tensor(reached[at]) or layer.node(reached[at]) is not value:
-                raise Mismatch
-        nodes: list[UOp] = []
-        offsets: list[int] = []
-        for brought in self.brought:
-            node: UOp | None = None
-            offset = 0
-            for point in brought.points:
-                found, offset = self._find(point, brought.stored, reached, inputs)
-                if node is not None and found is not node:
-                    raise Mismatch
-                node = found
-            assert node is not None
-            nodes.append(node)
-            offsets.append(offset)
-        if len(set(zip(nodes, offsets, strict=True))) != len(nodes):
-            raise Mismatch  # two arguments or weights that were apart are one now
+        tensors = [reached[at] for at in self.tensors]
+        if not all(map(layer.is_tensor, tensors)):
+            raise Mismatch
+        # Values are nodes, and nodes are unique: what is the same node as last time needs no other look.
+        values = [layer.node(tensor) for tensor in tensors]
+        values += [cell.value for cell in self.held]
+        if values != self._values:
+            self._nodes = self._state(tensors, values)
+            self._values = values
+            self._among = frozenset(self._nodes)
+            if len(self._among) != len(self._nodes):
+                self._values = []
+                raise Mismatch  # weights that were apart are one now
+        nodes, offsets = list(self._nodes), self._no_offsets
+        if self.arguments:
+            offsets = offsets[:]
+            for at, leaf in self.arguments:
+                given = inputs[leaf]
+                assert given is not None, "the key says that this leaf is a tensor"
+                if given.buffer in self._among:
+                    raise Mismatch  # an argument is what was a weight
+                nodes[at : at + 1] = [given.buffer] if at < len(nodes) else nodes[at : at + 1]
+                offsets[at] = given.offset - given.lead if given.part else 0
         bound = Bound(self, reached, leaves, inputs, nodes, offsets)
         if self.has_parts and self.writes:
             bound.check_overlap()
         return bound
-
-    def _find(
-        self, point: Point, stored: Stored, reached: Sequence[object], inputs: Sequence[Input | None]
-    ) -> tuple[UOp, int]:
-        if point.kind in ("leaf", "part"):
-            given = inputs[point.at]
-            assert given is not None, "the key says that this leaf is a tensor"
-            return given.buffer, given.offset - given.lead if given.part else 0
-        cell = point.cell
-        if cell is None:
-            tensor = reached[point.at]
-            if not self.layer.is_tensor(tensor) or self.layer.chain(tensor) != point.chain:
-                raise Mismatch
-            cell = self.layer.cell(tensor)
-        steps, node = take_apart(cell.value)
-        if node.op is not Ops.BUFFER:
-            self.layer.realize([cell])
-            steps, node = take_apart(cell.value)
-        if steps != point.steps or node.op is not Ops.BUFFER or not _alike(node, stored):
-            raise Mismatch
-        return node, 0
 
     def overwrites(self) -> list[weakref.ref[UOp]]:
         """The storage that the recorded call has overwritten."""

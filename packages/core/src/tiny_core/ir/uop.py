@@ -98,7 +98,8 @@ class UOp:
     @property
     def value(self) -> Number:
         """The number of a CONST."""
-        return self.payload(p.Const).value
+        arg = self.payload(p.Const)
+        return arg.bits if arg.dtype is dtypes.index else arg.value
 
     @property
     def is_const(self) -> bool:
@@ -154,9 +155,11 @@ class UOp:
     @staticmethod
     def const(value: Number, dtype: DType | None = None, lanes: int = 0) -> UOp:
         """A constant of `dtype` (by default the weak type of `value`), repeated over `lanes` if not 0."""
-        dtype = dtype or dtypes.kind_of(value)
-        node = UOp(Ops.CONST, dtype, (), p.Const(dtype, dtypes.to_bits(value, dtype)))
-        return node.splat(lanes)
+        if dtype is None:
+            dtype = dtypes.kind_of(value)
+        bits = value if dtype is dtypes.index and type(value) is int else dtypes.to_bits(value, dtype)
+        node = UOp(Ops.CONST, dtype, (), p.Const(dtype, bits))
+        return node.splat(lanes) if lanes else node
 
     @staticmethod
     def variable(name: str, lo: int, hi: int) -> UOp:
@@ -340,16 +343,23 @@ _storage_ids: Iterator[int] = count(1)
 def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Return all nodes below and including `roots`, sources before users, in a fixed order; see `UOp.toposort`."""
     order: dict[UOp, None] = {}
-    stack: list[tuple[UOp, bool]] = [(r, False) for r in reversed(tuple(roots))]
+    stack = list(roots)
+    stack.reverse()
     while stack:
-        node, ready = stack.pop()
+        node = stack[-1]
         if node in order:
+            stack.pop()
             continue
-        if ready or not node.src or (gate is not None and not gate(node)):
+        waiting = len(stack)
+        if node.src and (gate is None or gate(node)):
+            for s in node.src:
+                if s not in order:
+                    stack.append(s)
+        if len(stack) == waiting:
             order[node] = None
-            continue
-        stack.append((node, True))
-        stack.extend((s, False) for s in reversed(node.src) if s not in order)
+            stack.pop()
+        elif len(stack) > waiting + 1:
+            stack[waiting:] = stack[: waiting - 1 : -1]
     return list(order)
 
 

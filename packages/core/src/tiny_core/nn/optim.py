@@ -2,7 +2,7 @@
 
 In: parameters whose `grad` a `backward` has filled. Out: assignments to them and to the optimizer's state,
 all lazy until `step` realizes them together. Everything that changes from step to step (learning rate,
-moments, powers of the betas) is a tensor that is assigned to, so a step inside `jit` replays correctly. The
+moments, bias corrections) is a tensor that is assigned to, so a step inside `jit` replays correctly. The
 updates of one parameter and of its moments are element-wise over one shape, from the same values: they make
 one kernel.
 """
@@ -143,8 +143,10 @@ class Adam(Optimizer):
         weight_decay: times the parameter is added to its gradient.
 
     Attributes:
-        b1_t, b2_t: b1 and b2 to the power of the number of steps, float32 scalars.
-        m, v: for each parameter, the mean of gradients and of their squares.
+        m, v: for each parameter, the mean of gradients and of their squares, with zeros before the first
+            step.
+        c1, c2: the weight that those means give to gradients, 1 - b1ⁿ and 1 - b2ⁿ after n steps; float32
+            scalars.
     """
 
     def __init__(
@@ -162,13 +164,14 @@ class Adam(Optimizer):
         _need(eps >= 0, "eps", eps, "it is not negative")
         _need(weight_decay >= 0, "weight_decay", weight_decay, "it is not negative")
         self.b1, self.b2, self.eps, self.weight_decay = b1, b2, eps, weight_decay
-        self.b1_t, self.b2_t = self._scalar(1.0), self._scalar(1.0)
+        self.c1, self.c2 = self._scalar(0.0), self._scalar(0.0)
         self.m, self.v = self._zeros(), self._zeros()
 
     def _update(self, grads: list[Tensor]) -> list[Tensor]:
-        self.b1_t.assign(self.b1_t * self.b1)
-        self.b2_t.assign(self.b2_t * self.b2)
-        size, root = self.lr / (1 - self.b1_t), (1 - self.b2_t).rsqrt()
+        # Kept as they are, not as powers of the betas: 1 - 0.999 of float32 is off by 1e-5.
+        self.c1.assign(self.c1 * self.b1 + (1 - self.b1))
+        self.c2.assign(self.c2 * self.b2 + (1 - self.b2))
+        size, root = self.lr / self.c1, self.c2.rsqrt()
         for param, grad, m, v in zip(self.params, grads, self.m, self.v, strict=True):
             grad = self._decay_gradient(param, grad)
             # Each store below is of a value made from old values, so that none waits for another.
@@ -177,7 +180,7 @@ class Adam(Optimizer):
             m.assign(mean)
             v.assign(square)
             _subtract(param, self._decay_step(param, size * mean / (square.sqrt() * root + self.eps)))
-        return [self.b1_t, self.b2_t, *self.m, *self.v]
+        return [self.c1, self.c2, *self.m, *self.v]
 
     def _decay_gradient(self, param: Tensor, grad: Tensor) -> Tensor:
         return grad + param * self.weight_decay if self.weight_decay else grad

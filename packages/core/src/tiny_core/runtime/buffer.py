@@ -114,6 +114,15 @@ class _Entry(weakref.ref[UOp]):
     buffer: Buffer
 
 
+@final
+class _Moves:
+    """Counts how often memory of a node was replaced: whoever remembers handles looks whether they still hold."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+moves: Final = _Moves()
 _table: Final[dict[int, _Entry]] = {}
 _lock: Final = threading.RLock()
 
@@ -154,6 +163,8 @@ def set_memory(node: UOp, buffer: Buffer) -> Buffer:
     entry = _Entry(node, _forget)
     entry.id, entry.buffer = node.payload(p.Storage).id, buffer
     with _lock:
+        known = _table.get(entry.id)
+        moves.count += known is not None and known() is node
         _table[entry.id] = entry
     return buffer
 

@@ -90,7 +90,8 @@ class Memory:
 
     def release(self, handle: Handle, nbytes: int) -> None:
         """Take back a block of `nbytes` (as asked for); commands already queued may still use it."""
-        self._returned.append((handle, size_class(nbytes)))
+        # nothing but this: it may be called when half of the interpreter is gone
+        self._returned.append((handle, nbytes))
 
     def trim(self) -> int:
         """Return all cached blocks to the runtime, once the device is idle; gives the bytes returned."""
@@ -123,7 +124,8 @@ class Memory:
             self._returned.clear()
             return
         while self._returned:
-            handle, size = self._returned.popleft()
+            handle, nbytes = self._returned.popleft()
+            size = size_class(nbytes)
             del self._live[handle]
             self._free.setdefault(size, []).append(handle)
             self.in_use -= size

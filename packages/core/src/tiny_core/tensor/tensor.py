@@ -58,11 +58,15 @@ class Gradients(Conversions):
     def _checked(self, target: Self, found: Found) -> Self:
         """The gradient as a tensor; raises the error that says why there is none."""
         mine, its = self._described(), target._described()
-        if found.ghost is not None:
-            where = show(found.ghost.written) if found.ghost.written else "a line unknown"
+        if found.ghost is not None and found.ghost.written is not None:
             raise VersionError(
-                f"the gradient of {mine} needs a value that was overwritten at {where}",
+                f"the gradient of {mine} needs a value that was overwritten at {show(found.ghost.written)}",
                 "take the gradient before the assignment, or assign to a .clone()",
+            )
+        if found.ghost is not None:
+            raise VersionError(
+                f"the gradient of {mine}, which was realized, needs a value that is no more",
+                "mark the target with requires_grad before computing: then what it needs is kept",
             )
         if found.cut is not None:
             written = history.last_written(found.cut) or target._cell.written
