@@ -1,4 +1,5 @@
-"""`python tools/bench`: puts the repository on the path, so that the folder is a package, and runs the command line."""
+"""`python tools/bench`: puts the repository on the path, so that the folder is a package, and runs the
+command line."""
 
 import sys
 from pathlib import Path

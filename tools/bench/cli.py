@@ -1,8 +1,8 @@
 """The command line: which benchmarks to run, where their JSON goes, and two closer looks.
 
-    python tools/bench NAME… [--json FILE] [--seed N]
-    python tools/bench --kernels            a table of the kernels of the conv-net step
-    python tools/bench --profile            which Python functions the compilation of the conv-net step spends its time in
+python tools/bench NAME… [--json FILE] [--seed N]
+python tools/bench --kernels            a table of the kernels of the conv-net step
+python tools/bench --profile            which functions the compilation of that step spends its time in
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ BENCHMARKS = {
 
 
 def main(args: Sequence[str]) -> int:
-    """Run the command line; returns 0, or 2 where it is not understood. A missed budget is a finding, not a failure."""
+    """Run the command line; returns 0, or 2 where it is not understood. A missed budget is a finding, not a
+    failure."""
     if args[:1] == ["--contestant"]:
         serve(*args[1:4])
         return 0
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
-    parser.add_argument("--seed", type=int, metavar="N", help="of drawn shapes and data; default: a new one, printed")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of drawn shapes and data; default: a new one, printed"
+    )
     parser.add_argument("--kernels", action="store_true", help="time every kernel of the conv-net step")
     parser.add_argument("--profile", action="store_true", help="profile the compilation of the conv-net step")
     asked = parser.parse_args(args)
@@ -63,7 +68,13 @@ def main(args: Sequence[str]) -> int:
 
 def _run(names: Sequence[str], file: Path | None, seed: int | None) -> None:
     seed = int.from_bytes(os.urandom(2), "little") if seed is None else seed
-    facts: dict[str, Json] = {"machine": machine(), "threads": THREADS, "python": platform.python_version(), "seed": seed}
+    facts: dict[str, Json] = {
+        "machine": machine(),
+        "load": round(load(), 2),
+        "threads": THREADS,
+        "python": platform.python_version(),
+        "seed": seed,
+    }
     print(", ".join(f"{k} {v}" for k, v in facts.items()), flush=True)
     results: list[Json] = []
     for name in dict.fromkeys(names):
@@ -74,6 +85,12 @@ def _run(names: Sequence[str], file: Path | None, seed: int | None) -> None:
             file.write_text(json.dumps({**facts, "results": results}, indent=1) + "\n")
     if file is None:
         print(json.dumps(results), file=sys.stdout)
+
+
+def load() -> float:
+    """Return how many processes were running or waiting over the last minute. On a busy machine absolute
+    times are worth little, and peers whose threads spin at barriers lose more than ours."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def machine() -> str:

@@ -1,8 +1,10 @@
-"""compile_convnet: how long the conv-net's training step takes to become programs, for NULL:LLVM:x86_64, in one process.
+"""compile_convnet: how long the conv-net's training step takes to become programs, for NULL:LLVM:x86_64, in
+one process.
 
-From calling the step (forward, backward, update: graph, schedule, code generation) to everything being submitted to a device
-that runs nothing. Text is that without the time in the compiler's calls, which turn text into objects and have a line of
-their own; a warm persistent cache leaves graph, schedule and reading the cache. Each round is a fresh process.
+From calling the step (forward, backward, update: graph, schedule, code generation) to everything being
+submitted to a device that runs nothing. Text is that without the time in the compiler's calls, which turn
+text into objects and have a line of their own; a warm persistent cache leaves graph, schedule and reading the
+cache. Each round is a fresh process.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def run(seed: int) -> Result:
             cold = _fresh(folder, seed)
             again = _fresh(folder, seed)
         seconds, inside = cold["seconds"], cold["object_seconds"]
-        assert isinstance(seconds, float) and isinstance(inside, float) and isinstance(again["seconds"], float)
+        assert (
+            isinstance(seconds, float) and isinstance(inside, float) and isinstance(again["seconds"], float)
+        )
         text.append(seconds - inside)
         objects.append(inside)
         warm.append(again["seconds"])
@@ -59,7 +63,8 @@ def _environment(folder: str) -> dict[str, str]:
 
 @final
 class _Timed:
-    """Sits between the default device's renderer and its compiler, and adds up the seconds of the compiler's calls."""
+    """Sits between the default device's renderer and its compiler, and adds up the seconds of the compiler's
+    calls."""
 
     def __init__(self) -> None:
         from tiny_core import Device

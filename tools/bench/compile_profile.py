@@ -1,5 +1,5 @@
-"""Which Python functions the compilation of the conv-net step spends its time in, by cProfile (which slows calls down, so
-read shares, not seconds)."""
+"""Which Python functions the compilation of the conv-net step spends its time in, by cProfile (which slows
+calls down, so read shares, not seconds)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ TOP: Final = 25
 
 
 def show() -> str:
-    """Compile the step for NULL in this process, with nothing cached; returns the most expensive functions by own time."""
+    """Compile the step for NULL in this process, with nothing cached; returns the most expensive functions by
+    own time."""
     os.environ |= {"DEV": "NULL:LLVM:x86_64", "TINY_WORKERS": "0", "TINY_CACHE": "0"}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TINY_CACHE_DIR"] = folder

@@ -1,10 +1,12 @@
 """Contestants: processes that do one round of work when told to.
 
-In: the module of a benchmark, the name of one of its contestants, parameters. Out: a `Contestant` whose `round` has the
-process do one round and returns the figure. Every contestant is a process of its own: it has its thread pools, its caches
-and its environment for itself, both cores, and OPENBLAS_CORETYPE unset (some machines set it, which slows numpy).
+In: the module of a benchmark, the name of one of its contestants, parameters. Out: a `Contestant` whose
+`round` has the process do one round and returns the figure. Every contestant is a process of its own: it has
+its thread pools, its caches and its environment for itself, both cores, and OPENBLAS_CORETYPE unset (some
+machines set it, which slows numpy).
 
-The process speaks lines of JSON: `ready` with notes once it is set up, then a figure for each line that it reads.
+The process speaks lines of JSON: `ready` with notes once it is set up, then a figure for each line that it
+reads.
 """
 
 from __future__ import annotations
@@ -48,16 +50,25 @@ class ContestantError(RuntimeError):
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return the environment of contestants: this process's without what would favour or hinder one, two threads."""
-    hidden = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    """Return the environment of contestants: this process's without what would favour or hinder one, two
+    threads."""
+    hidden: tuple[str, ...] = (
+        "OPENBLAS_CORETYPE",
+        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+    )
     hidden += ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")  # what is installed, with its byte code
-    env = {k: v for k, v in os.environ.items() if k not in hidden and not k.startswith("TINY_") and k != "DEV"}
+    env = {
+        k: v for k, v in os.environ.items() if k not in hidden and not k.startswith("TINY_") and k != "DEV"
+    }
     env |= {"OMP_NUM_THREADS": str(THREADS), "OPENBLAS_NUM_THREADS": str(THREADS)}
     return env | {"DEV": os.environ.get("DEV", f"CPU:LLVM,threads={THREADS}")} | changes
 
 
 def cores() -> list[int]:
-    """Return the cores that contestants run on: as many as they have threads, where the system lets us choose."""
+    """Return the cores that contestants run on: as many as they have threads, where the system lets us
+    choose."""
     return sorted(os.sched_getaffinity(0))[:THREADS] if hasattr(os, "sched_getaffinity") else []
 
 
@@ -75,9 +86,18 @@ class Contestant:
         ContestantError: it could not set itself up.
     """
 
-    def __init__(self, module: str, name: str, params: Params | None = None, env: Mapping[str, str] | None = None):
+    def __init__(
+        self, module: str, name: str, params: Params | None = None, env: Mapping[str, str] | None = None
+    ):
         self._who = f"{module}.{name}"
-        command = [sys.executable, str(Path(__file__).parent), "--contestant", module, name, json.dumps(params or {})]
+        command = [
+            sys.executable,
+            str(Path(__file__).parent),
+            "--contestant",
+            module,
+            name,
+            json.dumps(params or {}),
+        ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(**(env or {}))
         )

@@ -1,5 +1,6 @@
-"""The conv-net whose training step is measured, in ours and in PyTorch: two 5x5 and two 3x3 convolutions, batch norm,
-pooling, a linear layer, cross-entropy, Adam; forward, backward and update, on random images of 28 by 28."""
+"""The conv-net whose training step is measured, in ours and in PyTorch: two 5x5 and two 3x3 convolutions,
+batch norm, pooling, a linear layer, cross-entropy, Adam; forward, backward and update, on random images of 28
+by 28."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class OurNet:
 
 
 def our_step(batch: int, seed: int) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]:
-    """Return a step from images and labels to the loss, not yet captured, and images and labels; all weights and state are
-    realized, so that a step is all that remains to be compiled."""
+    """Return a step from images and labels to the loss, not yet captured, and images and labels; all weights
+    and state are realized, so that a step is all that remains to be compiled."""
     from tiny_core import Tensor, nn
 
     Tensor.manual_seed(seed)
@@ -44,7 +45,7 @@ def our_step(batch: int, seed: int) -> tuple[Callable[[Tensor, Tensor], Tensor],
     optimizer = nn.optim.Adam(nn.state.get_parameters(net))
     x = Tensor.randn(batch, 1, PIXELS, PIXELS)
     y = Tensor.randint(batch, high=CLASSES)
-    x.realize(y, optimizer.lr, optimizer.b1_t, optimizer.b2_t, *nn.state.get_state_dict(net).values())
+    x.realize(y, *nn.state.get_state_dict([net.layers, optimizer]).values())
 
     def step(images: Tensor, labels: Tensor) -> Tensor:
         with Tensor.train():
@@ -63,8 +64,22 @@ def torch_step(batch: int) -> Callable[[], torch.Tensor]:
 
     n = torch.nn
     net = n.Sequential(
-        *(n.Conv2d(1, 32, 5), n.ReLU(), n.Conv2d(32, 32, 5, bias=False), n.ReLU(), n.BatchNorm2d(32), n.MaxPool2d(2)),
-        *(n.Conv2d(32, 64, 3), n.ReLU(), n.Conv2d(64, 64, 3, bias=False), n.ReLU(), n.BatchNorm2d(64), n.MaxPool2d(2)),
+        *(
+            n.Conv2d(1, 32, 5),
+            n.ReLU(),
+            n.Conv2d(32, 32, 5, bias=False),
+            n.ReLU(),
+            n.BatchNorm2d(32),
+            n.MaxPool2d(2),
+        ),
+        *(
+            n.Conv2d(32, 64, 3),
+            n.ReLU(),
+            n.Conv2d(64, 64, 3, bias=False),
+            n.ReLU(),
+            n.BatchNorm2d(64),
+            n.MaxPool2d(2),
+        ),
         *(n.Flatten(), n.Linear(576, CLASSES)),
     )
     optimizer = torch.optim.Adam(net.parameters())

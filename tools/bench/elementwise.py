@@ -1,7 +1,7 @@
 """elementwise: x + 1 and the sums of rows of 256 MB, beside PyTorch and beside what the memory gives.
 
-Bytes are counted once read and once written. What the memory gives is measured by copying: two threads, each half of the
-array, by the C library's memmove, which writes past the caches at this size.
+Bytes are counted once read and once written. What the memory gives is measured by copying: two threads, each
+half of the array, by the C library's memmove, which writes past the caches at this size.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def _copy(params: Params) -> Work:
     pool = ThreadPoolExecutor(THREADS)
 
     def copy() -> None:
-        for job in [pool.submit(ctypes.memmove, d, s, part) for d, s in begins]:  # without the interpreter's lock
+        for job in [
+            pool.submit(ctypes.memmove, d, s, part) for d, s in begins
+        ]:  # without the interpreter's lock
             job.result()
         assert dest[0] == source[0]
 

@@ -1,7 +1,8 @@
-"""A table of the kernels of the conv-net step on the CPU, the slowest first: time, share, rates, launch count, options.
+"""A table of the kernels of the conv-net step on the CPU, the slowest first: time, share, rates, launch
+count, options.
 
-In: the lines that TINY_DEBUG=3 prints of a captured step, the median of several replays. The steps run in a process of their
-own, whose standard error is read.
+In: the lines that TINY_DEBUG=3 prints of a captured step, the median of several replays. The steps run in a
+process of their own, whose standard error is read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tools.bench.convnet import BATCH, our_step
 REPLAYS: Final = 3
 _UNITS: Final = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 _LINE: Final = re.compile(
-    r"^\S+ +\d+  (?P<name>\S+) +(?P<time>[\d.e+-]+) (?P<unit>s|ms|µs|ns) +(?P<gflops>[\d.]+) GFLOPS +(?P<gbs>[\d.]+) GB/s"
+    r"^\S+ +\d+  (?P<name>\S+) +(?P<time>[\d.e+-]+) (?P<unit>s|ms|µs|ns) +"
+    r"(?P<gflops>[\d.]+) GFLOPS +(?P<gbs>[\d.]+) GB/s"
 )
 _OPTIONS: Final = re.compile(r"^(?P<name>[er]\w*): (?P<options>.*)$")
 _MARK: Final = "replay"
@@ -41,9 +43,18 @@ class Kernel:
 
 def show() -> str:
     """Run the step and return the table."""
-    command = [sys.executable, str(Path(__file__).parent), "--contestant", "kernel_table", "steps", json.dumps({})]
+    command = [
+        sys.executable,
+        str(Path(__file__).parent),
+        "--contestant",
+        "kernel_table",
+        "steps",
+        json.dumps({}),
+    ]
     env = environment(TINY_DEBUG="3", TINY_CACHE="0")
-    done = subprocess.run(command, env=env, input="round\n" * REPLAYS, text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        command, env=env, input="round\n" * REPLAYS, text=True, capture_output=True, check=False
+    )
     if done.returncode:
         return done.stderr[-4000:]
     return table(done.stderr.splitlines())
@@ -73,8 +84,8 @@ def table(lines: Iterable[str]) -> str:
     for k in sorted(kernels, key=lambda k: -statistics.median(k.seconds)):
         ms = 1e3 * statistics.median(k.seconds)
         out.append(
-            f"{ms:9.3f} {ms / whole / 1e3:6.1%} {statistics.median(k.gflops):8.2f} {statistics.median(k.gbs):7.2f} "
-            f"{k.place:3}  {k.name}: {options.get(k.name, '')}"
+            f"{ms:9.3f} {ms / whole / 1e3:6.1%} {statistics.median(k.gflops):8.2f} "
+            f"{statistics.median(k.gbs):7.2f} {k.place:3}  {k.name}: {options.get(k.name, '')}"
         )
     return "\n".join(out)
 

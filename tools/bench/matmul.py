@@ -41,14 +41,12 @@ def run(seed: int) -> Result:
 def drawn(seed: int) -> list[tuple[int, int, int]]:
     """Return three shapes (m, n, k), each size drawn evenly by its logarithm between 200 and 1800."""
     draw = random.Random(seed)
-    return [
-        (_size(draw), _size(draw), _size(draw))
-        for _ in range(DRAWN)
-    ]
+    return [(_size(draw), _size(draw), _size(draw)) for _ in range(DRAWN)]
 
 
 def _size(draw: random.Random) -> int:
-    return round(LEAST * (MOST / LEAST) ** draw.random())
+    size: float = LEAST * (MOST / LEAST) ** draw.random()
+    return round(size)
 
 
 def _matrices(params: Params) -> tuple[object, object, float]:

@@ -1,8 +1,8 @@
 """Interleaved measurement: what two contestants do in turns, and what the turns say.
 
-In: functions that do one round of their work and return what it took. Out: their figures round by round, the ratio of each
-round, the median of those ratios and their quartiles. The machine has quiet and contended phases, so figures of one round
-belong together and a ratio of medians would compare different phases.
+In: functions that do one round of their work and return what it took. Out: their figures round by round, the
+ratio of each round, the median of those ratios and their quartiles. The machine has quiet and contended
+phases, so figures of one round belong together and a ratio of medians would compare different phases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 PAUSE_SECONDS: Final = 0.1
-"""Between contestants. OpenBLAS and OpenMP workers spin for a while after a call and would slow whoever runs next."""
+"""Between contestants. OpenBLAS and OpenMP workers spin for a while after a call and would slow whoever runs
+next."""
 
 Round = Callable[[], float]
 
@@ -37,7 +38,8 @@ def interleave(
     """Run every contestant once a round.
 
     Args:
-        contestants: what to run, by name. Every second round runs them in reverse order, so that nobody always follows the
+        contestants: what to run, by name. Every second round runs them in reverse order, so that nobody
+        always follows the
             same neighbour.
         rounds: at least 1.
         pause: seconds of rest before each turn.

@@ -12,7 +12,8 @@ from tools.bench.measure import Round
 
 
 def process_time(code: str, env: Mapping[str, str] | None = None) -> float:
-    """Return the seconds from starting a Python process that runs `code` to its end; raises CalledProcessError."""
+    """Return the seconds from starting a Python process that runs `code` to its end; raises
+    CalledProcessError."""
     full = environment(**(env or {}))
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], env=full, check=True, stdout=subprocess.DEVNULL)
@@ -20,8 +21,8 @@ def process_time(code: str, env: Mapping[str, str] | None = None) -> float:
 
 
 def above_bare(code: str, env: Mapping[str, str] | None = None) -> Round:
-    """Return a round: the milliseconds that a process running `code` takes longer than one that does nothing, which is
-    started right before."""
+    """Return a round: the milliseconds that a process running `code` takes longer than one that does nothing,
+    which is started right before."""
 
     def measured() -> float:
         bare = process_time("pass")

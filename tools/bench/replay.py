@@ -1,7 +1,8 @@
 """replay: what the host spends on a kernel of a captured function, beside PyTorch's cost of an operation.
 
-A captured chain of 256 kernels over 16 numbers, each reading the last one's result. The kernels themselves take some ten
-nanoseconds. The whole call is divided by the number of kernels; what a longer chain adds to a shorter one is given too.
+A captured chain of 256 kernels over 16 numbers, each reading the last one's result. The kernels themselves
+take some ten nanoseconds. The whole call is divided by the number of kernels; what a longer chain adds to a
+shorter one is given too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,17 @@ def run(seed: int) -> Result:
         notes = ours.notes
     return Result(
         "replay",
-        [Line(f"{KERNELS} kernels of {SIZE} numbers", "µs", seen["ours"], "torch", seen["torch"], Budget(10, 0.5), notes)],
+        [
+            Line(
+                f"{KERNELS} kernels of {SIZE} numbers",
+                "µs",
+                seen["ours"],
+                "torch",
+                seen["torch"],
+                Budget(10, 0.5),
+                notes,
+            )
+        ],
     )
 
 
@@ -48,7 +59,7 @@ def _ours(params: Params) -> Work:
         for _ in range(3):
             f(x)
         GlobalCounters.reset()
-        assert abs(f(x).tolist()[0] - (2 - 2 * 0.5**length)) < 1e-6
+        assert abs(f(x)[0].item() - (2 - 2 * 0.5**length)) < 1e-6
         return f, x, GlobalCounters.kernel_count
 
     f, x, kernels = chain(KERNELS)

@@ -1,7 +1,7 @@
 """Results: figures beside budgets, as JSON objects and as lines to read.
 
-In: figures of one run, round by round. Out: `Line` (one figure, one budget) and `Result` (all lines of a benchmark; it meets
-its budget if every line does).
+In: figures of one run, round by round. Out: `Line` (one figure, one budget) and `Result` (all lines of a
+benchmark; it meets its budget if every line does).
 """
 
 from __future__ import annotations

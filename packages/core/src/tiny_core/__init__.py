@@ -3,15 +3,12 @@ used."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers take it for true; importing typing would take most of the time
 if TYPE_CHECKING:
     from tiny_core import dtypes as dtypes
     from tiny_core import nn as nn
-    from tiny_core.engine.jit import TinyJit as TinyJit
-    from tiny_core.engine.jit import jit as jit
     from tiny_core.engine.report import GlobalCounters as GlobalCounters
     from tiny_core.runtime.device import Device as Device
     from tiny_core.settings import Context as Context

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
@@ -88,6 +88,11 @@ def getenv(name: str, default: T = 0) -> T:  # type: ignore[assignment]  # 0 whe
 def codegen_key() -> tuple[tuple[str, int | str | float], ...]:
     """Return the names and values of the settings that generated code depends on."""
     return tuple((s.name, s.value) for s in declared() if s.codegen)
+
+
+def overrides(settings: Iterable[Setting[int] | Setting[str] | Setting[float]]) -> tuple[object, ...]:
+    """Return what `Context` says of these settings here; None for those that it does not mention."""
+    return tuple([s._value.get(None) for s in settings])
 
 
 @contextmanager

@@ -25,7 +25,7 @@ PARTS: dict[str, Any] = {
 @pytest.mark.parametrize("part", list(PARTS))
 def test_part(part: str, rng: np.random.Generator, check: Check) -> None:
     x = sample.uniform("int32", (5, 6, 7), rng, -99, 99)
-    check(Tensor(x)[PARTS[part]], np.ascontiguousarray(x[PARTS[part]]))
+    check(Tensor(x)[PARTS[part]], np.array(x[PARTS[part]]))
     check(Tensor(x)[PARTS[part]] * 2, np.asarray(x[PARTS[part]] * 2, np.int32))
 
 

@@ -58,8 +58,9 @@ def differentiate(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[Found]:
         for source, part in _contributions(node, c, sources[node], reach):
             have = cotangents.get(source)
             cotangents[source] = part if have is None else g.alu(Ops.ADD, have, part)
+    ghosts = any(history.ghost_of(n) for n in order)
     computed = [(n, ids) for n in order if n.op is Ops.BUFFER and (ids := history.cut_from(n))]
-    return [_found(t, cotangents.get(a), computed) for t, a in zip(targets, aims, strict=True)]
+    return [_found(t, cotangents.get(a), computed, ghosts) for t, a in zip(targets, aims, strict=True)]
 
 
 def _differentiable(node: UOp) -> bool:
@@ -167,12 +168,12 @@ def _through_stores(node: UOp, c: UOp, reach: dict[UOp, bool]) -> list[tuple[UOp
     return out
 
 
-def _found(target: UOp, node: UOp | None, computed: list[tuple[UOp, history.Ids]]) -> Found:
+def _found(target: UOp, node: UOp | None, computed: list[tuple[UOp, history.Ids]], ghosts: bool) -> Found:
     base = cells.storage(target)
     gone = None
     if base.op is Ops.BUFFER:
         gone = next((n for n, ids in computed if history.storage_id(base) in ids and n is not base), None)
     ghost = None
-    if node is not None:
+    if node is not None and ghosts:
         ghost = next((found for n in node.toposort() if (found := history.ghost_of(n)) is not None), None)
     return Found(node, ghost, gone)

@@ -25,6 +25,7 @@ from tiny_core.render.capabilities import Capabilities
 
 LEAST_REUSE = 16  # uses of an element from which staging it pays
 MOST_ACCUMULATORS = 0.8  # part of the registers that accumulators may take
+SCATTER = 2  # steps of the reduction that storing one lane on its own is worth
 GOOD_CHAINS = 10  # accumulators that hide the latency of a fused multiply-add on two ports
 
 
@@ -92,6 +93,8 @@ def _forms(facts: Facts, capabilities: Capabilities, a: Access, b: Access) -> li
         if lanes < 2:
             continue
         good = waste(facts.sizes[v], lanes) * lanes / max(1, capabilities.vector_bytes // 4)
+        if any(s.strides.get(v) != 1 for s in facts.stores):
+            good *= length / (length + SCATTER * lanes)
         fits = length * lanes * b.node.dtype.itemsize <= room and rows >= LEAST_REUSE
         direct = b.strides[v] == 1 and not b.gated
         if fits:

@@ -85,7 +85,7 @@ def generate(kernel: UOp, renderer: Renderer) -> Generated:
     if settings.SPEC.value:
         check(linear, "linear", capabilities)
     flops, nbytes = estimate(linear)
-    return Generated(normal.replace(arg=info), linear, signature(linear, info.name, launch), flops, nbytes)
+    return Generated(normal.replace(arg=info), linear, signature(kernel, linear, info.name, launch), flops, nbytes)
 
 
 def _plugin(renderer: Renderer, point: str, graph: UOp) -> UOp:
@@ -104,12 +104,13 @@ def name_of(kernel: UOp) -> str:
     return re.sub(r"\W", "", "_".join([head, *sizes["i"], *(f"r{n}" for n in sizes["r"])])) or "e"
 
 
-def signature(linear: UOp, name: str, launch: grid.Launch) -> Signature:
-    """Return the calling convention of a linear kernel."""
+def signature(kernel: UOp, linear: UOp, name: str, launch: grid.Launch) -> Signature:
+    """Return the calling convention of a kernel that has become `linear`: what simplification found unused is still
+    passed."""
     params: dict[int, ParamSpec] = {}
     scalars: dict[str, None] = {}
     near = 0
-    for node in linear.src:
+    for node in (*kernel.toposort(), *linear.src):
         if node.op is Ops.PARAM:
             a = node.payload(p.Param)
             params[a.slot] = ParamSpec(node.dtype, a.size, a.access, a.align, a.space)

@@ -96,9 +96,7 @@ class _Explanation:
         self.cells: list[tuple[Value, bool]] = []
 
     def recording(self) -> Recording:
-        for stored in self.capture.stored.values():
-            if not stored.fresh and stored.first >= 0:
-                self._bring(stored)
+        self._bring_all()
         existing = self._existing()
         outputs = [self._output(leaf, existing) for leaf in self.call.outputs]
         rebindings = self._rebindings(existing)
@@ -133,6 +131,13 @@ class _Explanation:
     # ---- storage from before
     # -------------------------------------------------------------------------------------
 
+    def _bring_all(self) -> None:
+        for stored in self.capture.stored.values():
+            if not stored.fresh and stored.first >= 0:
+                self._bring(stored)
+        self.brought.sort(key=lambda b: all(q.kind in ("leaf", "part") for q in b.points))
+        self.number = {b.stored.id: i for i, b in enumerate(self.brought)}
+
     def _bring(self, stored: Stored) -> None:
         points = [
             Point("leaf", i)
@@ -153,7 +158,6 @@ class _Explanation:
             # no handle led to it: it is the same for ever
             self.constants[stored.id] = memory_of(_node(stored))
             return
-        self.number[stored.id] = len(self.brought)
         self.brought.append(Brought(stored, tuple(points)))
 
     def _path(self, path: Path) -> int:

@@ -37,7 +37,7 @@ from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.runtime.device import Device
-from tiny_core.settings import JIT_CHECK, codegen_key
+from tiny_core.settings import DEV, JIT_CHECK, declared, overrides
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,6 +84,7 @@ class Jit(Generic[P, R]):
         self._whole: set[int] = set()
         self._lock = threading.RLock()
         self._calls = 0
+        self._settings = (DEV, *(s for s in declared() if s.codegen))
         functools.update_wrapper(self, function)
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
@@ -124,7 +125,8 @@ class Jit(Generic[P, R]):
                 donated += range(start, len(leaves))
         structure = _Arguments(tuple(shapes), len(args), tuple(kwargs))
         inputs, key = read_inputs(tensors, leaves, self._whole)
-        key = (structure, key, plain_values(self.function), codegen_key(), tensors.state(), Device.DEFAULT)
+        names = plain_values(self.function)
+        key = (structure, key, names, overrides(self._settings), Device.assigned, tensors.state())
         known = self._known.get(key)
         if known is None:
             known = self._remember(key)

@@ -35,6 +35,10 @@ class Layer(Protocol):
     def node(self, tensor: object) -> UOp:
         """The node of a tensor's current value."""
 
+    def nodes(self, tensors: Sequence[object]) -> list[UOp] | None:
+        """The nodes of these tensors; None if one is no tensor. This is called at every replay for all
+        weights."""
+
     def wants_gradient(self, tensor: object) -> bool:
         """Whether differentiation looks for this very tensor, so that no other may stand in for it."""
 

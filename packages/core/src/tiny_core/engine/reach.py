@@ -191,8 +191,8 @@ def _of_object(value: object) -> Iterator[tuple[Path, object]]:
 class Paths:
     """Several paths from one root, as a function that walks them together: what they share is walked once.
 
-    The function is generated, because it runs at every replay: for a model of 100 weights it takes 5 µs, and a
-    loop over the steps 100.
+    The function is generated, because it runs at every replay: for a model of 100 weights it takes 5 µs, and
+    a loop over the steps 100.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -217,7 +217,8 @@ class Paths:
 
 
 class _Writer:
-    """Writes `v5 = v4.name` and `v5 = v4[K[2]]` for the steps of paths, each once; keys are data, never text."""
+    """Writes `v5 = v4.name` and `v5 = v4[K[2]]` for the steps of paths, each once; keys are data, never
+    text."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

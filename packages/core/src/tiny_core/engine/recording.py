@@ -13,10 +13,10 @@ data that nothing overwrites), and temporary; brought storage that no cell owned
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, cast, final
+from typing import Final, Literal, cast, final
 
 from tiny_core.engine import transfer
 from tiny_core.engine.capture import Chain as Steps
@@ -30,7 +30,8 @@ from tiny_core.errors import JitError
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
-from tiny_core.runtime.buffer import Buffer, memory_of, set_memory
+from tiny_core.runtime.buffer import Buffer, memory_of, moves, set_memory
+from tiny_core.runtime.runtime import Handle
 
 
 class Mismatch(Exception):
@@ -117,7 +118,24 @@ class Escape:
 
 @final
 class Recording:
-    """A call that can be replayed."""
+    """A call that can be replayed.
+
+    Args:
+        layer: what knows tensors.
+        replay: what runs; it is given the memory of `brought`, then of `made`.
+        brought: storage from before, what is reached (paths and cells) first, and then what arguments alone
+            bring.
+        made: storage that each call makes.
+        paths: from a list of the function and the leaves of its arguments.
+        constants: numbers of paths, and the value that the tensor there must have.
+        outputs: leaves of the result.
+        cells: values of the new cells that outputs are views of, and whether they own their storage.
+        rebindings: what is put into objects.
+        escapes: cells that get another value.
+        structure: of the result.
+        donated: which made storage may take over the memory of which brought storage.
+        given: leaves that are given away.
+    """
 
     def __init__(
         self,
@@ -141,8 +159,20 @@ class Recording:
         self.outputs, self.cells, self.constants = outputs, cells, constants
         self.paths = Paths(paths)
         self.donated, self.given = donated, given
-        self.has_parts = any(point.kind == "part" for b in brought for point in b.points)
         self.writes = [i for i, b in enumerate(brought) if b.stored.written]
+        points = [(i, point) for i, b in enumerate(brought) for point in b.points]
+        self.has_parts = any(point.kind == "part" for _, point in points)
+        reached = [at for at, _ in constants] + [q.at for _, q in points if q.kind == "path"]
+        self._tensors = list(dict.fromkeys(reached))
+        self._some = self._tensors != list(range(len(paths)))
+        self._held = list({id(q.cell): q.cell for _, q in points if q.cell is not None}.values())
+        self._state_count = sum(any(q.kind in ("path", "cell") for q in b.points) for b in brought)
+        self._leaves = [(i, q.at) for i, q in points if q.kind in ("leaf", "part")]
+        # what was found last time; see `bind` and `memory`
+        self._values: list[UOp] = []
+        self._nodes: list[UOp] = []
+        self._known: frozenset[UOp] = frozenset()
+        self._memory: tuple[int, list[Buffer], list[Handle]] = (-1, [], [])
 
     def bind(
         self, function: Callable[..., object], leaves: Sequence[object], inputs: Sequence[Input | None]
@@ -150,40 +180,107 @@ class Recording:
         """Find what stands for brought storage at a call.
 
         Raises:
-            Mismatch: something does not fit: other storage is shared, or a tensor reached is another kind of view.
+            Mismatch: something does not fit: other storage is shared, or a tensor reached is another kind of
+                view.
         """
         layer = self.layer
         try:
             reached = self.paths.walk([function, leaves])
         except JitError as error:
             raise Mismatch from error
-        tensors = [reached[at] for at in self.tensors]
-        if not all(map(layer.is_tensor, tensors)):
+        tensors = [reached[at] for at in self._tensors] if self._some else reached
+        # Nodes are unique, so what has the same value as last time needs no other look.
+        values = layer.nodes(tensors)
+        if values is None:
             raise Mismatch
-        # Values are nodes, and nodes are unique: what is the same node as last time needs no other look.
-        values = [layer.node(tensor) for tensor in tensors]
-        values += [cell.value for cell in self.held]
-        if values != self._values:
-            self._nodes = self._state(tensors, values)
-            self._values = values
-            self._among = frozenset(self._nodes)
-            if len(self._among) != len(self._nodes):
-                self._values = []
-                raise Mismatch  # weights that were apart are one now
-        nodes, offsets = list(self._nodes), self._no_offsets
-        if self.arguments:
-            offsets = offsets[:]
-            for at, leaf in self.arguments:
-                given = inputs[leaf]
-                assert given is not None, "the key says that this leaf is a tensor"
-                if given.buffer in self._among:
-                    raise Mismatch  # an argument is what was a weight
-                nodes[at : at + 1] = [given.buffer] if at < len(nodes) else nodes[at : at + 1]
-                offsets[at] = given.offset - given.lead if given.part else 0
+        values += [cell.value for cell in self._held]
+        if values != self._values or not values:
+            self._values = []
+            self._nodes = self._find(tensors)
+            self._known = frozenset(self._nodes)
+            if self.writes and len(self._known) != len(self._nodes):
+                raise Mismatch  # two that were apart are one now
+            self._values = [*map(layer.node, tensors), *(cell.value for cell in self._held)]
+            self._memory = (-1, [], [])
+        nodes, offsets = self._nodes, _NO_OFFSETS
+        if self._leaves:
+            nodes, offsets = self._with_arguments(inputs)
         bound = Bound(self, reached, leaves, inputs, nodes, offsets)
         if self.has_parts and self.writes:
             bound.check_overlap()
         return bound
+
+    def _with_arguments(self, inputs: Sequence[Input | None]) -> tuple[list[UOp], list[int]]:
+        nodes = self._nodes.copy()
+        offsets = []
+        for at, leaf in self._leaves:
+            given = inputs[leaf]
+            assert given is not None, "the key says that this leaf is a tensor"
+            buffer = given.buffer
+            if at < self._state_count or at < len(nodes):
+                if nodes[at] is not buffer:
+                    raise Mismatch  # it was a tensor that is reached as well, or two arguments were one
+                continue
+            if self.writes and buffer in self._known:
+                raise Mismatch  # a tensor that is reached is an argument now
+            nodes.append(buffer)
+            offsets.append(given.offset - given.lead if given.part else 0)
+        return nodes, offsets
+
+    def _find(self, tensors: Sequence[object]) -> list[UOp]:
+        """The BUFFERs of reached storage."""
+        layer = self.layer
+        where = dict(zip(self._tensors, tensors, strict=True))
+        for at, value in self.constants:
+            if layer.node(where[at]) is not value:
+                raise Mismatch
+        nodes: list[UOp] = []
+        for brought in self.brought[: self._state_count]:
+            found = {self._find_one(point, brought.stored, where) for point in brought.points} - {None}
+            if len(found) != 1:
+                raise Mismatch
+            nodes += [node for node in found if node is not None]
+        return nodes
+
+    def _find_one(self, point: Point, stored: Stored, where: Mapping[int, object]) -> UOp | None:
+        if point.kind in ("leaf", "part"):
+            return None  # compared with the argument later
+        cell = point.cell
+        if cell is None:
+            tensor = where[point.at]
+            if self.layer.chain(tensor) != point.chain:
+                raise Mismatch
+            cell = self.layer.cell(tensor)
+        steps, node = take_apart(cell.value)
+        if node.op is not Ops.BUFFER:
+            self.layer.realize([cell])
+            steps, node = take_apart(cell.value)
+        if steps != point.steps or node.op is not Ops.BUFFER or not _alike(node, stored):
+            raise Mismatch
+        return node
+
+    def memory(self, nodes: Sequence[UOp], offsets: Sequence[int]) -> tuple[list[Buffer], list[Handle]]:
+        """The memory of brought storage; what is written moves away from host views of it.
+
+        The memory of what is reached is remembered until any memory is replaced: it is the bulk of a model.
+        """
+        count, buffers, handles = self._memory
+        state = self._state_count
+        if count != moves.count or any(buffers[i].exports for i in self.writes if i < state):
+            buffers = [
+                transfer.writable(node) if brought.stored.written else memory_of(node)
+                for node, brought in zip(nodes[:state], self.brought, strict=False)
+            ]
+            handles = [buffer.handle for buffer in buffers]
+            self._memory = (moves.count, buffers, handles)
+        buffers, handles = buffers.copy(), handles.copy()
+        for node, offset, brought in zip(nodes[state:], offsets, self.brought[state:], strict=True):
+            buffer = transfer.writable(node) if brought.stored.written else memory_of(node)
+            if offset or buffer.nbytes != brought.stored.nbytes:
+                buffer = buffer.part(offset, brought.stored.nbytes)
+            buffers.append(buffer)
+            handles.append(buffer.handle)
+        return buffers, handles
 
     def overwrites(self) -> list[weakref.ref[UOp]]:
         """The storage that the recorded call has overwritten."""
@@ -201,6 +298,9 @@ class Recording:
             else:
                 found.append(layer.view(layer.cell(leaves[output.at]), output.chain))
         return unflatten(self.structure, iter(found))
+
+
+_NO_OFFSETS: Final[list[int]] = []
 
 
 def _alike(node: UOp, stored: Stored) -> bool:
@@ -234,7 +334,8 @@ class Bound:
         """Raise Mismatch if storage that is written overlaps other storage that is brought, as it did not
         before."""
         spans: dict[Buffer, list[tuple[int, int, bool]]] = {}
-        for node, offset, brought in zip(self.nodes, self.offsets, self.recording.brought, strict=True):
+        offsets = [0] * (len(self.nodes) - len(self.offsets)) + self.offsets
+        for node, offset, brought in zip(self.nodes, offsets, self.recording.brought, strict=True):
             buffer = memory_of(node)
             begin = buffer.offset + offset
             spans.setdefault(buffer.root, []).append(
@@ -252,23 +353,18 @@ class Bound:
         written = self.written()
         if written:
             layer.before_write(written)
-        buffers = []
-        for node, offset, brought in zip(self.nodes, self.offsets, recording.brought, strict=True):
-            buffer = transfer.writable(node) if brought.stored.written else memory_of(node)
-            if offset or buffer.nbytes != brought.stored.nbytes:
-                buffer = buffer.part(offset, brought.stored.nbytes)
-            buffers.append(buffer)
+        buffers, handles = recording.memory(self.nodes, self.offsets)
         made = []
         for i, stored in enumerate(recording.made):
-            donor = recording.donated.get(i)
+            buffer = self._lent(i, buffers) or Buffer(
+                stored.device, stored.nbytes, "result of a captured function"
+            )
             node = stored.new_node()
-            lent = buffers[donor] if donor is not None else None
-            if lent is None or not lent.own or lent.exports:
-                lent = Buffer(stored.device, stored.nbytes, "result of a captured function")
-            set_memory(node, lent)
+            set_memory(node, buffer)
             made.append(node)
-            buffers.append(lent)
-        recording.replay.run(buffers)
+            buffers.append(buffer)
+            handles.append(buffer.handle)
+        recording.replay.run(handles, buffers)
         for leaf in recording.given:
             give_away(self.inputs[leaf])
         if written:
@@ -281,6 +377,13 @@ class Bound:
         for rebinding in recording.rebindings:
             assign(self.reached[rebinding.parent], rebinding.step, self._leaf(rebinding.value, cells))
         return result
+
+    def _lent(self, made: int, buffers: Sequence[Buffer]) -> Buffer | None:
+        """Memory of a donated argument that made storage may take over."""
+        donor = self.recording.donated.get(made)
+        if donor is None or not buffers[donor].own or buffers[donor].exports:
+            return None
+        return buffers[donor]
 
     def _leaf(self, output: Output, cells: Sequence[Cell]) -> object:
         layer = self.recording.layer

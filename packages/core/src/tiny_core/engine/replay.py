@@ -65,14 +65,14 @@ class Replay:
         self._segments: dict[bool, list[_Segment]] = {}
         self._fixed_handles: list[Handle] = [buffer.handle for buffer in self._fixed]
 
-    def run(self, varying: list[Buffer]) -> None:
-        """Run everything on these Buffers. Returns when all is submitted."""
-        assert len(varying) == self._varying
+    def run(self, handles: list[Handle], varying: list[Buffer]) -> None:
+        """Run everything on these Buffers, whose handles are the first of the table; the others are appended.
+        Returns when all is submitted."""
+        assert len(handles) == len(varying) == self._varying
         timed = DEBUG.value >= 2
         segments = self._segments.get(timed)
         if segments is None:
             segments = self._segments[timed] = self._build(timed)
-        handles = [buffer.handle for buffer in varying]
         handles += self._fixed_handles
         for segment in segments:
             if isinstance(segment, Batch):

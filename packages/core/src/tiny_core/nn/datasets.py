@@ -144,8 +144,8 @@ def _missing(path: str | os.PathLike[str] | None, files: tuple[Published, ...]) 
         return DataError(f"no Fashion-MNIST in {os.fspath(path)}", f"the folder should hold {names}")
     return DataError(
         f"no Fashion-MNIST in any of {', '.join(_places())}",
-        "install Debian's package (apt install dataset-fashion-mnist), set TINY_DATA to a folder that has it, "
-        "or pass download=True",
+        "install Debian's package (apt install dataset-fashion-mnist), set TINY_DATA to a folder with it, or "
+        "pass download=True",
     )
 
 

@@ -116,7 +116,8 @@ class _Entry(weakref.ref[UOp]):
 
 @final
 class _Moves:
-    """Counts how often memory of a node was replaced: whoever remembers handles looks whether they still hold."""
+    """Counts how often memory of a node was replaced: whoever remembers handles looks whether they still
+    hold."""
 
     def __init__(self) -> None:
         self.count = 0

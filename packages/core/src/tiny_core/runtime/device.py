@@ -293,6 +293,11 @@ class Devices:
             return device
 
     @property
+    def assigned(self) -> str | None:
+        """What DEFAULT has been set to, if it has."""
+        return self._default
+
+    @property
     def DEFAULT(self) -> str:  # noqa: N802 - the field's name for it
         """The device of tensors that name none: assigned, else the first target of DEV."""
         if self._default is None:

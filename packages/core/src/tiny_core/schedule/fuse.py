@@ -41,12 +41,27 @@ class Kernel:
 
 @dataclass(slots=True)
 class Border:
-    """Why a node is stored: the modelled costs (elements moved count MOVE, operations FLOP) of both choices."""
+    """Why a node is stored.
+
+    Args:
+        node: what is stored.
+        why: the rule that decided.
+        store: modelled cost of storing it (elements moved count MOVE, operations FLOP) where costs were weighed, and
+        inline: of evaluating it wherever it is used.
+        bytes: bytes that are written and read because it is stored.
+        flops: operations that would be repeated if it were not.
+    """
 
     node: UOp
     why: str
     store: float = 0.0
     inline: float = 0.0
+    bytes: int = 0
+    flops: int = 0
+
+    def __str__(self) -> str:
+        shape = list(self.node.shape)
+        return f"{self.node.op.value} {shape}: {self.why}; moves {self.bytes} bytes, saves {self.flops} operations"
 
 
 @dataclass(slots=True)
@@ -119,7 +134,7 @@ class _Fuser:
             elif self.sites[node]:
                 border = self.border(node)
                 if border is not None:
-                    self.borders.append(border)
+                    self.borders.append(self.priced(border))
                     shown = self.shown(node)
                     for kernel, index, gate in self.sites[shown]:
                         self.kernels[kernel].reads.setdefault(shown, set()).add((index, gate))
@@ -207,6 +222,19 @@ class _Fuser:
         if length <= reductions.SMALL:
             return self.recompute(node)
         return self.row(node, length)
+
+    def priced(self, border: Border) -> Border:
+        """Fill in the bytes and operations behind a decision."""
+        node = border.node
+        reduce = self.reduce_of.get(node)
+        each = self.flops[node]
+        if reduce is not None:
+            each = max(each, 2.0 * reduce.src[0].size / max(1, node.size))
+        sites = self.sites[node]
+        evaluations = sum(max(node.size, _iterations(open_ranges(i), c)) for (_, i, _), c in sites.items())
+        border.bytes = node.size * node.dtype.itemsize * (1 + len(sites))
+        border.flops = int(each * max(0, evaluations - node.size))
+        return border
 
     def row(self, node: UOp, length: int) -> Border | None:
         """A reduction over `length` elements: fused with its user if it is evaluated once per element there."""

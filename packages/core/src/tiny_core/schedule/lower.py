@@ -13,6 +13,7 @@ from tiny_core import dtypes
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import from_linear, linear_form
+from tiny_core.ir.interval import bounds
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.schedule.collapse import collapse
@@ -58,13 +59,13 @@ class Lowering:
         stores = []
         for node, (buffer, at) in self.targets.items():
             value = self.value(stored_value(node), axes(stored_value(node).shape))
-            stores.append(self.place(buffer, at, write=True).store(at_index(at), value))
+            stores.append(self.place(buffer, at, write=True).store(at_index(at, buffer), value))
         return self.finish(stores)
 
     def place(self, buffer: UOp, at: UOp, write: bool = False) -> UOp:
         """Return a stand-in for the parameter that is `buffer` from the constant part of index `at` on: a BUFFER node
         whose Storage.space is `arg` and whose id and size tell buffer and offset (see `finish`)."""
-        offset = max(0, linear_form(at)[1])
+        offset = offset_of(at, buffer)
         use = self.uses.setdefault((buffer, offset), _Use())
         use.writes |= write
         use.reads |= not write
@@ -185,7 +186,7 @@ class Lowering:
         return UOp(node.op, node.dtype, tuple(parts), node.arg)
 
     def load(self, buffer: UOp, at: UOp, gate: UOp | None) -> UOp:
-        return self.place(buffer, at).load(at_index(at), gate)
+        return self.place(buffer, at).load(at_index(at, buffer), gate)
 
 
 def view_index(view: UOp, index: Index) -> tuple[UOp, UOp]:
@@ -198,10 +199,17 @@ def view_index(view: UOp, index: Index) -> tuple[UOp, UOp]:
     return node.base, flat_index(index, node.shape)
 
 
-def at_index(at: UOp) -> UOp:
-    """Return an index without the constant part that has moved into the argument's offset."""
+def offset_of(at: UOp, buffer: UOp) -> int:
+    """Return the constant part of an index if it can be the argument's offset: the rest never points before it."""
     terms, constant = linear_form(at)
-    return from_linear(terms, 0) if constant > 0 else at
+    if not 0 < constant < buffer.payload(p.Storage).size or bounds(from_linear(terms, 0))[0] < 0:
+        return 0
+    return constant
+
+
+def at_index(at: UOp, buffer: UOp) -> UOp:
+    """Return an index without the constant part that has moved into the argument's offset."""
+    return from_linear(linear_form(at)[0], 0) if offset_of(at, buffer) else at
 
 
 def _mask(exists: UOp | None, value: UOp) -> UOp:

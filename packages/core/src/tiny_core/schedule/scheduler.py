@@ -14,7 +14,7 @@ from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.schedule import reductions
 from tiny_core.schedule.cache import cached
-from tiny_core.schedule.fuse import Fusion, axes, fuse, is_storage
+from tiny_core.schedule.fuse import Border, Fusion, axes, fuse, is_storage
 from tiny_core.schedule.group import Group, group
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
 from tiny_core.schedule.lower import Lowering
@@ -40,6 +40,14 @@ def _schedule(roots: Sequence[UOp], device: p.Device) -> Schedule:
             return attempt.finish()
         # some value is still needed after its storage is overwritten: read it from a copy made before
         wanted = _with_copies(wanted, copied)
+
+
+def borders(roots: Sequence[UOp], device: p.Device = "CPU") -> tuple[Border, ...]:
+    """Return why each intermediate value of a graph is stored, in running order, with the bytes that this moves and the
+    operations that it saves. For people to read: `schedule` does not need it."""
+    attempt = _Attempt(list(prepare(tuple(roots))), device)
+    attempt.plan()
+    return tuple(attempt.fusion.borders)
 
 
 def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:

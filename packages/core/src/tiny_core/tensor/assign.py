@@ -15,7 +15,6 @@ from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
-from tiny_core.schedule.scheduler import view
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import strides
 from tiny_core.tensor.cell import Cell
@@ -169,6 +168,8 @@ class Assignment(Reductions):
 
     def _contents(self, read: Callable[[UOp], memoryview]) -> memoryview:
         """The bytes of the elements in row-major order."""
+        from tiny_core.schedule.scheduler import view
+
         if self.numel() == 0:
             return memoryview(b"")
         realize((self._cell,), default_device)

@@ -6,6 +6,7 @@ In: the engine's questions. Out: cells, nodes and views of them. The engine sees
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import repeat
 from typing import cast
 
 from tiny_core.engine.jit import Jit, TinyJit, jit
@@ -15,7 +16,7 @@ from tiny_core.engine.layer import install
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
-from tiny_core.settings import GRAD, TRAINING
+from tiny_core.settings import GRAD, TRAINING, overrides
 from tiny_core.tensor import cell as cells
 from tiny_core.tensor import history
 from tiny_core.tensor import realize as realizing
@@ -37,6 +38,11 @@ class TensorLayer:
 
     def node(self, tensor: object) -> UOp:
         return cast(Tensor, tensor).uop
+
+    def nodes(self, tensors: Sequence[object]) -> list[UOp] | None:
+        if not all(map(isinstance, tensors, repeat(Handle))):
+            return None
+        return [tensor.uop for tensor in cast("Sequence[Handle]", tensors)]
 
     def wants_gradient(self, tensor: object) -> bool:
         return cast(Tensor, tensor)._cell.param
@@ -94,7 +100,7 @@ class TensorLayer:
         return bytes(read_host(node))
 
     def state(self) -> Hashable:
-        return TRAINING.value, GRAD.value
+        return overrides((TRAINING, GRAD))
 
 
 install(TensorLayer())

@@ -8,6 +8,7 @@ our own invariants; what a user can get wrong is checked by the methods of Tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
@@ -21,7 +22,13 @@ Shape = tuple[int, ...]
 
 def const(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
     """A number of a strong dtype, repeated over `shape`."""
-    return expand(UOp.const(value, dtype), shape)
+    # a zero's sign is no part of a key, so zeros are made each time
+    return expand(_number(value, dtype) if value else UOp.const(value, dtype), shape)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _number(value: Number, dtype: DType) -> UOp:
+    return UOp.const(value, dtype)
 
 
 def const_like(value: Number, like: UOp) -> UOp:

@@ -7,7 +7,7 @@ from tiny_core.ir.uop import UOp
 
 
 def Variable(name: str, lo: int, hi: int) -> UOp:  # noqa: N802 - the field's name for it
-    """An integer between lo and hi, both included, as a node of kernels. Shapes of tensors are plain integers still.
+    """An integer between lo and hi, both included, as a node of kernels. Shapes of tensors are plain ints.
 
     Raises:
         ShapeError: lo exceeds hi.
