@@ -1,5 +1,7 @@
 """Comparisons of tensors with PyTorch, shared by the tests of tensors."""
 
+# mypy: disable-error-code="arg-type, no-untyped-call"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,6 +1,8 @@
 """Gradients of values that were realized, and of storage that was assigned to: right, or an error that names
 lines."""
 
+# mypy: disable-error-code="arg-type"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 import weakref

@@ -152,12 +152,12 @@ def test_a_parameter_and_its_moments_are_one_kernel(cpu: None) -> None:
 
 
 def test_a_captured_training_step_replays_as_pytorch_trains(cpu: None) -> None:
-    x = rng(1).standard_normal((8, 6)).astype(np.float32)
-    y = rng(2).integers(0, 3, 8).astype(np.int32)
-    reference = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    x = rng(1).standard_normal((64, 16)).astype(np.float32)
+    y = rng(2).integers(0, 10, 64).astype(np.int32)
+    reference = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 10))
     theirs = torch.optim.AdamW(reference.parameters(), weight_decay=0.1)
     expected = torch.optim.lr_scheduler.OneCycleLR(theirs, 0.05, total_steps=10, cycle_momentum=False)
-    net: list[Callable[[Tensor], Tensor]] = [nn.Linear(6, 5), Tensor.tanh, nn.Linear(5, 3)]
+    net: list[Callable[[Tensor], Tensor]] = [nn.Linear(16, 32), Tensor.tanh, nn.Linear(32, 10)]
     weights = {name: Tensor(value.numpy()) for name, value in reference.state_dict().items()}
     nn.state.load_state_dict(net, weights)
     optimizer = AdamW(nn.state.get_parameters(net), weight_decay=0.1)

@@ -1,5 +1,7 @@
 """Data out: numbers, lists, numpy, buffers, text; and reading views of any kind."""
 
+# mypy: disable-error-code="comparison-overlap, operator"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,7 @@
 """Creation: host data and its dtypes, filled shapes, sequences."""
 
+# mypy: disable-error-code="arg-type, index, list-item"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 import math

@@ -1,6 +1,8 @@
 """Element-wise methods against PyTorch: values and gradients in float64, dtypes, weak numbers, total
 rules."""
 
+# mypy: disable-error-code="arg-type, index"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 import math

@@ -1,5 +1,7 @@
 """Mistakes raise at the call, as our own exceptions that say what, with which shapes, and what to do."""
 
+# mypy: disable-error-code="index"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 from collections.abc import Callable

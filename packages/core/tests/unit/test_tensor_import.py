@@ -37,7 +37,7 @@ def test_name(name: str) -> None:
 
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match="Tensr"):
-        _ = tiny_core.Tensr  # type: ignore[attr-defined]
+        _ = tiny_core.Tensr
 
 
 def test_getenv_reads_settings_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Random tensors: reproducible whatever the order of realization, distributed as they say, no number
 twice."""
 
+# mypy: disable-error-code="arg-type, misc, union-attr"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 import math

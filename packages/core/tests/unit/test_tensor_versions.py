@@ -1,5 +1,7 @@
 """Assignment, views and versions: what PyTorch has eagerly, whenever things are realized."""
 
+# mypy: disable-error-code="arg-type, assignment"
+# Stubs of numpy and PyTorch, and mistakes made on purpose, are not for the type checker to judge here.
 from __future__ import annotations
 
 import gc

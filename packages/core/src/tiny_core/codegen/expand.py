@@ -25,6 +25,7 @@ from tiny_core.render.capabilities import Capabilities
 Where = dict[UOp, int]
 Values = dict[tuple[int, ...], UOp]
 MAX_COPIES = 1 << 12  # copies of one node that unrolling may make
+_DATA = frozenset({Ops.LOAD, Ops.REDUCE})
 CHAINS = 8  # independent accumulators wanted, to hide the latency of an addition
 
 
@@ -48,6 +49,7 @@ class _Expander:
         self.effects: dict[UOp, dict[tuple[int, ...], tuple[UOp, ...]]] = {}
         self.copied: dict[UOp, tuple[UOp, ...]] = {}
         self.lanes_of: dict[UOp, UOp | None] = {}
+        self.data_of: dict[UOp, list[UOp]] = {}
         self.registers = 0
         self.order = self._order()
 
@@ -216,7 +218,8 @@ class _Expander:
     # ---- memory ----------------------------------------------------------------------------------------------------
 
     def address(self, index: UOp, where: Where) -> tuple[UOp, int | None]:
-        """Return the index at lane 0 and its step from lane to lane (None if it has no constant step)."""
+        """Return the index at lane 0 and its step from lane to lane; or the index and None if there is no constant step,
+        or the index depends on data (`at_lane` finds it lane by lane)."""
         terms, constant = linear_form(index)
         step: int | None = 0
         rest: dict[UOp, int] = {}
@@ -227,7 +230,7 @@ class _Expander:
                     constant += c * where[atom]
                 else:
                     step = c
-            elif moving and not moving.isdisjoint(atom.ranges):
+            elif (moving and not moving.isdisjoint(atom.ranges)) or self.data(atom):
                 return self.awkward(index, where)
             else:
                 rest[atom] = c
@@ -236,17 +239,29 @@ class _Expander:
             return base, step
         return (base + constant if rest else UOp.const(constant)), step
 
-    def awkward(self, index: UOp, where: Where) -> tuple[UOp, int | None]:
-        fixed = index.substitute({r: UOp.const(k) for r, k in where.items()})
-        if not any(_kind(r) == "vector" for r in fixed.ranges):
-            return simplify(fixed), 0
-        return fixed, None
+    def data(self, index: UOp) -> list[UOp]:
+        """Return the loaded and reduced values that an index depends on."""
+        found = self.data_of.get(index)
+        if found is None:
+            below = index.toposort(lambda n: n.op not in _DATA)
+            found = self.data_of[index] = [n for n in below if n.op in _DATA]
+        return found
 
-    def at_lane(self, index: UOp, step: int | None, lane: int) -> UOp:
+    def awkward(self, index: UOp, where: Where) -> tuple[UOp, int | None]:
+        lanes = self.lanes(index)
+        if not lanes:
+            return self.at_lane(index, None, 0, where), 0
+        return index, None
+
+    def at_lane(self, index: UOp, step: int | None, lane: int, where: Where) -> UOp:
         if step is not None:
             return simplify(index + step * lane) if lane else index
-        vector = next(r for r in index.ranges if _kind(r) == "vector")
-        return simplify(index.substitute({vector: UOp.const(lane)}))
+        known = {
+            r: UOp.const(where[r] if _kind(r) == "unroll" else lane)
+            for r in index.ranges
+            if _kind(r) in ("unroll", "vector")
+        }
+        return simplify(index.substitute(known | {n: lane_of(self.get(n, where), lane) for n in self.data(index)}))
 
     def load(self, node: UOp, where: Where) -> UOp:
         buf = self.get(node.src[0], where)
@@ -270,7 +285,7 @@ class _Expander:
         for k in range(lanes):
             g = None if gate is None else lane_of(gate, k)
             a = None if alt is None else lane_of(alt, k)
-            parts.append(self.scalar_load(buf, self.at_lane(index, step, k), g, a))
+            parts.append(self.scalar_load(buf, self.at_lane(index, step, k, where), g, a))
         return UOp(Ops.STACK, node.dtype, tuple(parts))
 
     def scalar_load(self, buf: UOp, index: UOp, gate: UOp | None, alt: UOp | None) -> UOp:
@@ -298,7 +313,7 @@ class _Expander:
             raise OptionError("lanes of a vector axis store to one location")
         return [
             buf.store(
-                self.at_lane(index, step, k),
+                self.at_lane(index, step, k, where),
                 lane_of(value, k) if value.shape else value,
                 None if gate is None else lane_of(gate, k),
             )

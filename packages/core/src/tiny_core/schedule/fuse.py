@@ -279,7 +279,8 @@ class _Fuser:
             iterations = _iterations(open_ranges(index), context)
             domain = {r for r in self.kernels[kernel].ranges if r is not ZERO}
             repeated = FLOP * work * (iterations - size)
-            if repeated > LAUNCH and not context <= domain and iterations >= reductions.REUSE * size:
+            length = math.prod(_size(r) for r in context - domain)
+            if repeated > LAUNCH and length > reductions.SMALL and iterations >= reductions.REUSE * size:
                 return Border(node, f"operand used {iterations // size} times in a reduction")
             evaluations += max(size, iterations)
         if arrays > MAX_LOADS:
