@@ -425,7 +425,7 @@ class Maker:
             if self.rng.random() < 0.05 and n not in roots:
                 roots.append(n)
         if not roots:
-            roots = [self.pool[-1]]
+            roots = [self.pool[-1] if self.pool else self.buffer()]
         return Case(roots, self.data)
 
 

@@ -10,6 +10,7 @@ from tiny_core.engine import realize
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp, toposort
+from tiny_core.schedule import cache
 from tiny_core.schedule.item import Schedule
 from tiny_core.schedule.scheduler import schedule
 from tiny_core.settings import Context
@@ -50,6 +51,7 @@ def run(
     device = dev.partition(":")[0]
     with Context(DEV=dev, WORKERS=0, CACHE=0):
         moved, mapping = on(device, roots, data)
+        cache.clear()
         plan = schedule(moved, device)
         realize.run_schedule(plan)
         return [read(r) for r in plan.results], {old: read(new) for old, new in mapping.items()}, plan

@@ -1,4 +1,5 @@
-"""A device for tests of the engine: memory that can run out, programs that are Python functions, and a log."""
+"""A device for tests of the engine: memory that can run out, programs that are Python functions, and a
+log."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def floats(address: int, n: int) -> Floats:
 
 
 def program(device: OpenDevice, name: str, access: str, n: int, function: Function) -> UOp:
-    """A kernel over float buffers of n elements that runs `function(address, …)`; `access`: "w r" is out, in."""
+    """A kernel over float buffers of n elements that runs `function(address, …)`; `access`: "w r" is out,
+    in."""
     specs = tuple(ParamSpec(dtypes.float32, n, a) for a in access.split())  # type: ignore[arg-type]
     params = [UOp.param(i, dtypes.float32, n, a) for i, a in enumerate(access.split())]
     kernel = UOp.sink(params[0].store(0, params[-1].load(0)), info=p.KernelInfo(f"{name}_{n}"))

@@ -1,4 +1,5 @@
-"""The persistent cache: what is stored comes back, anything else is a miss, and it stays within its bounds."""
+"""The persistent cache: what is stored comes back, anything else is a miss, and it stays within its
+bounds."""
 
 from __future__ import annotations
 
@@ -65,8 +66,8 @@ def test_a_damaged_entry_is_a_miss_and_is_removed(cache: KernelCache, damage: st
         data[len(data) // 2] ^= 1
     elif damage == "magic":
         data[0] ^= 1
-    changed = {"truncate": data[:-1], "empty": b"", "extend": data + b"x"}.get(damage, data)
-    path.write_bytes(changed)
+    changes = {"truncate": bytes(data[:-1]), "empty": b"", "extend": bytes(data) + b"x"}
+    path.write_bytes(changes.get(damage, bytes(data)))
     assert cache.get(KEY) is None
     assert cache.corrupt == 1 and not path.exists()
 
@@ -126,7 +127,7 @@ def test_the_least_recently_used_entries_go_first(cache: KernelCache) -> None:
 
 def test_writing_keeps_the_cache_under_its_limit(cache: KernelCache) -> None:
     with Context(CACHE_MB=1):
-        for i in range(0, 300):
+        for i in range(300):
             cache.put(f"{i:04x}" + "0" * 60, _compiled(8_000))
         assert cache.info().nbytes <= 1 << 20
 
@@ -161,7 +162,9 @@ assert cache.corrupt == 0
 
 def test_two_processes_fill_one_cache(cache: KernelCache) -> None:
     command = [sys.executable, "-c", _FILL, cache.folder]
-    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
     for process in both:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
     for process in both:

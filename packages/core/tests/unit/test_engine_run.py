@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,10 @@ from tiny_core import dtypes
 from tiny_core.engine.realize import adopt_host, allocate_from_host, read_host, run_schedule
 from tiny_core.engine.report import GlobalCounters
 from tiny_core.engine.steps import evaluate
-from tiny_core.errors import DeviceError
+from tiny_core.errors import DataError, DeviceError
 from tiny_core.ir.uop import UOp
 from tiny_core.runtime.buffer import memory_of
+from tiny_core.runtime.device import Device
 from tiny_core.runtime.memory import size_class
 from tiny_core.runtime.queue import Barrier, BlockingQueue, Launch, Queue, Submission
 from tiny_core.schedule.item import Arg, CopyItem, KernelItem, Schedule
@@ -42,6 +45,11 @@ def _add_one(out: int, x: int) -> None:
         floats(out, N)[i] = value + 1
 
 
+def _add_two(out: int, x: int) -> None:
+    _add_one(out, x)
+    _add_one(out, out)
+
+
 def _run(items: list[KernelItem | CopyItem], results: list[UOp], temporaries: list[UOp]) -> None:
     run_schedule(Schedule(tuple(items), tuple(results), tuple(temporaries)))
 
@@ -53,7 +61,7 @@ def chain() -> Iterator[tuple[UOp, list[UOp]]]:
     kernel = program(device, "add_one", "w r", N, _add_one)
     nodes = [_vector(1.0, 2.0)] + [_new() for _ in range(10)]
     items: list[KernelItem | CopyItem] = [
-        KernelItem(kernel, (Arg(b), Arg(a)), "FAKE") for a, b in zip(nodes, nodes[1:], strict=False)
+        KernelItem(kernel, (Arg(b), Arg(a)), "FAKE") for a, b in pairwise(nodes)
     ]
     _run(items, [nodes[-1]], nodes[1:-1])
     yield kernel, nodes
@@ -89,7 +97,8 @@ def test_a_kernel_may_begin_inside_a_buffer() -> None:
 
 
 def _copy(out: int, x: int, n: int) -> None:
-    floats(out, n)[:] = floats(x, n)[:]
+    for i, value in enumerate(floats(x, n)):
+        floats(out, n)[i] = value
 
 
 @pytest.mark.parametrize("visible", [(True, True), (True, False), (False, True), (False, False)])
@@ -97,9 +106,9 @@ def test_copies_between_devices_take_part_in_the_order(visible: tuple[bool, bool
     first, _ = install("FAKE", visible=visible[0])
     second, _ = install("FAKE:1", visible=visible[1])
     here = program(first, "add_one", "w r", N, _add_one)
-    there = program(second, "add_two", "w r", N, lambda out, x: (_add_one(out, x), _add_one(out, out))[0])
+    there = program(second, "add_two", "w r", N, _add_two)
     x, a, b, c, d = _vector(1.0), _new(), _new("FAKE:1"), _new("FAKE:1"), _new()
-    items = [
+    items: list[KernelItem | CopyItem] = [
         KernelItem(here, (Arg(a), Arg(x)), "FAKE"),
         CopyItem(Arg(b), Arg(a), N),
         KernelItem(there, (Arg(c), Arg(b)), "FAKE:1"),
@@ -173,8 +182,9 @@ class _Watched(FakeRuntime):
     """A runtime that keeps the queues it makes."""
 
     def queue(self) -> Queue:
-        self.queues = [*getattr(self, "queues", []), BlockingQueue(self)]
-        return self.queues[-1]
+        made = BlockingQueue(self)
+        self.queues = [*getattr(self, "queues", []), made]
+        return made
 
 
 def test_a_barrier_stands_where_a_command_needs_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,3 +233,21 @@ def test_submissions_are_waited_for_only_when_data_is_read() -> None:
     _read(y)
     assert runtime.waits == waits + 1 and not device.busy
     assert Submission([]).handles == []
+
+
+def test_a_file_is_storage_that_copies_read(tmp_path: Path) -> None:
+    device, _ = install()
+    path = tmp_path / "floats"
+    path.write_bytes(struct.pack("10f", *range(10)))
+    kernel = program(device, "add_one", "rw", N, lambda x: _add_one(x, x))
+    disk = UOp.buffer(dtypes.float32, 10, Device.canonicalize(f"DISK:{path}"))
+    x = _vector(0.0)
+    _run([CopyItem(Arg(x, 1), Arg(disk, 3), 4), KernelItem(kernel, (Arg(x),), "FAKE")], [x], [])
+    assert list(read_host(x).cast("f"))[:6] == [1, 4, 5, 6, 7, 1]
+    assert list(read_host(disk).cast("f")) == list(range(10))
+    with pytest.raises(DeviceError, match="runs no kernels"):
+        _ = Device[f"DISK:{path}"].renderer
+    path.write_bytes(b"short")
+    with pytest.raises(DataError, match="had 40 bytes when it was opened and has 5"):
+        read_host(disk)
+    Device.close(f"DISK:{path}")

@@ -1,4 +1,5 @@
-"""Compilation: here, in workers, and from the cache; what happens when a compiler fails or takes its process along."""
+"""Compilation: here, in workers, and from the cache; what happens when a compiler fails or takes its process
+along."""
 
 from __future__ import annotations
 
@@ -152,7 +153,10 @@ def test_errors_of_a_renderer_keep_their_kind(device: OpenDevice, workers: int) 
 
 
 def test_an_unexpected_exception_in_a_worker_shows_its_trace(device: OpenDevice) -> None:
-    with Context(WORKERS=1), pytest.raises(CompileError, match="kernel raises raised ZeroDivisionError") as error:
+    with (
+        Context(WORKERS=1),
+        pytest.raises(CompileError, match="kernel raises raised ZeroDivisionError") as error,
+    ):
         compile_kernels([_kernel("raises")], device)
     assert "inside the compiler" in str(error.value) and "Traceback" in str(error.value)
 
@@ -163,16 +167,23 @@ def test_several_failures_are_counted(device: OpenDevice) -> None:
     assert error.value.__notes__ == ["2 more kernels failed to compile"]
 
 
-def test_a_worker_that_does_not_start_is_an_error(device: OpenDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_start_is_an_error(
+    device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool.close()
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with Context(CACHE=0, WORKERS=2), pytest.raises(CompileError, match="did not start .exit code 1") as error:
+    with (
+        Context(CACHE=0, WORKERS=2),
+        pytest.raises(CompileError, match=r"did not start .exit code 1") as error,
+    ):
         compile_kernels(GOOD, device)
     assert "TINY_WORKERS=0" in error.value.hint
     assert pool.alive == 0
 
 
-def test_an_interrupted_run_leaves_no_worker_at_work(device: OpenDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_leaves_no_worker_at_work(
+    device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool.close()
     started: list[subprocess.Popen[bytes]] = []
     real = subprocess.Popen
@@ -189,7 +200,9 @@ def test_an_interrupted_run_leaves_no_worker_at_work(device: OpenDevice, monkeyp
         patch.setattr("tiny_core.engine.pool.WorkerPool._listen", interrupt)
         with pytest.raises(KeyboardInterrupt):
             compile_kernels(GOOD, device)
-    assert len(started) == 2 and all(process.returncode is not None for process in started), "ended and reaped"
+    assert len(started) == 2 and all(process.returncode is not None for process in started), (
+        "ended and reaped"
+    )
     with Context(CACHE=0, WORKERS=2):
         assert len(compile_kernels(GOOD, device)) == 4
     pool.close()
@@ -256,7 +269,7 @@ def test_what_code_depends_on_is_part_of_the_key(device: OpenDevice, cache: Path
             compile_kernels(GOOD[:1], Device.install("ODD", FakeRuntime(), kind(arch)))
         assert entries() == 4
         newer = kind(Arch("x86_64"))
-        newer.version = "2"
+        newer.version = "2"  # type: ignore[attr-defined]
         compile_kernels(GOOD[:1], Device.install("ODD", FakeRuntime(), newer))
         assert entries() == 5
 
@@ -284,7 +297,9 @@ print(sorted({"numpy", "llvmlite", "pluggy"} & set(sys.modules)), "subprocess" i
 def test_a_warm_start_compiles_nothing_and_imports_no_compiler(tmp_path: Path) -> None:
     environment = {**os.environ, "DEV": "CPU:C", "TINY_CACHE_DIR": str(tmp_path)}
     outputs = [
-        subprocess.run([sys.executable, "-c", _WARM], env=environment, capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", _WARM], env=environment, capture_output=True, text=True, check=True
+        )
         for _ in range(2)
     ]
     assert [run.stdout.splitlines()[0] for run in outputs] == ["[2.0, 3.0, 4.0] 1", "[2.0, 3.0, 4.0] 0"]

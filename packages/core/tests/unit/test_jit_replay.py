@@ -1,4 +1,5 @@
-"""jit: what a replay computes, what it leaves behind, and whose memory that is. References are plain Python or numpy."""
+"""jit: what a replay computes, what it leaves behind, and whose memory that is. References are plain Python
+or numpy."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_results_are_fresh_at_each_call() -> None:
     assert [t.item() for t in kept] == [0, 2, 4, 6, 8]
 
 
-def test_a_replay_launches_the_recorded_kernels_and_schedules_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_launches_the_recorded_kernels_and_schedules_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     f = jit(lambda x: ((x + 1).sum() * x).sum())
     x = _tensor(1, 2, 3)
     GlobalCounters.reset()
@@ -106,7 +109,7 @@ def test_a_view_of_a_result_shares_its_memory() -> None:
         assert square.tolist() == [[3, 5], [7, 9]]
 
 
-# ---- tensors reached otherwise ---------------------------------------------------------------------------------------
+# ---- tensors reached otherwise -----------------------------------------------------------------------------
 
 
 def test_a_closure_is_read_anew_at_each_replay() -> None:
@@ -195,7 +198,7 @@ def test_state_made_at_the_first_use_goes_on() -> None:
         assert state["mean"].item() == value
 
 
-# ---- assignments -----------------------------------------------------------------------------------------------------
+# ---- assignments -------------------------------------------------------------------------------------------
 
 
 def test_assignments_are_performed_at_each_replay() -> None:
@@ -265,7 +268,7 @@ def test_an_argument_that_is_part_of_a_tensor_can_be_assigned_to() -> None:
         assert whole.tolist() == expected.tolist()
 
 
-# ---- arguments that are parts ----------------------------------------------------------------------------------------
+# ---- arguments that are parts ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", [32, 3, 1])
@@ -316,7 +319,7 @@ def test_parts_that_overlap_what_is_assigned_are_told_apart() -> None:
         assert whole.tolist() == data.tolist()
 
 
-# ---- aliasing --------------------------------------------------------------------------------------------------------
+# ---- aliasing ----------------------------------------------------------------------------------------------
 
 
 def test_arguments_that_are_one_tensor_are_told_apart_from_two() -> None:
@@ -345,7 +348,7 @@ def test_a_weight_passed_as_an_argument_is_one_tensor_with_itself() -> None:
     assert f(_tensor(2)).item() == 18
 
 
-# ---- donation --------------------------------------------------------------------------------------------------------
+# ---- donation ----------------------------------------------------------------------------------------------
 
 
 def test_a_donated_argument_lends_its_memory_to_a_result() -> None:
@@ -366,7 +369,7 @@ def test_donating_by_a_wrong_name_is_an_error() -> None:
         jit(donate=["z"])(lambda x: x)
 
 
-# ---- what cannot be captured -----------------------------------------------------------------------------------------
+# ---- what cannot be captured -------------------------------------------------------------------------------
 
 
 def test_reading_data_during_capture_is_an_error() -> None:

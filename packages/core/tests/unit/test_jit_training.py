@@ -117,7 +117,7 @@ def test_random_numbers_are_new_at_each_replay_and_repeat_with_the_seed() -> Non
 
 
 def test_a_step_over_two_devices() -> None:
-    w = Tensor(np.float32([1, 2]), device="PYTHON:1")
+    w = Tensor(np.array([1, 2], np.float32), device="PYTHON:1")
 
     @jit
     def f(x: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ def test_a_step_over_two_devices() -> None:
         return (there + 1).to("PYTHON") * 2
 
     for i in range(4):
-        got = f(Tensor(np.float32([i, 1])))
+        got = f(Tensor(np.array([i, 1], np.float32)))
         assert got.device == "PYTHON"
         assert got.tolist() == [2 * (i * (1 + i) + 1), 2 * (2 + i + 1)]
 
@@ -138,7 +138,7 @@ def test_threads_may_call_one_captured_function() -> None:
     def work(n: int) -> None:
         for i in range(5):
             with Context(DEV="PYTHON"):
-                got = f(Tensor(np.float32([n, i])), Tensor(np.float32([1, 2]))).item()
+                got = f(Tensor(np.array([n, i], np.float32)), Tensor(np.array([1, 2], np.float32))).item()
             if got != n + 2 * i:
                 wrong.append((n, i, got))
 

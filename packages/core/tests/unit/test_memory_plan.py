@@ -1,4 +1,5 @@
-"""Planning of temporaries: nothing that is alive at once overlaps, and little more than the lower bound is used."""
+"""Planning of temporaries: nothing that is alive at once overlaps, and little more than the lower bound is
+used."""
 
 from __future__ import annotations
 

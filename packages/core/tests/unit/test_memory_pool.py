@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import pytest
 
 from tiny_core import dtypes
+from tiny_core.devices.disk import DiskRuntime
 from tiny_core.devices.null import NullRuntime
 from tiny_core.errors import DeviceError, JitError, OutOfMemory
 from tiny_core.ir.uop import UOp
@@ -137,3 +139,16 @@ def test_names_of_devices_are_made_canonical() -> None:
     assert Device["fake:0"] is Device["FAKE"] is device
     assert Device["fake:01"] is other
     assert Device.canonicalize("disk:/Tmp/A") == "DISK:/Tmp/A"
+
+
+def test_storage_is_not_pooled(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(range(100)))
+    runtime = DiskRuntime(options={"path": str(path)})
+    memory = Memory(runtime, "D")
+    handles = [memory.allocate(100), memory.allocate(100)]
+    assert handles[0] == handles[1] and memory.used() == 200
+    for handle in handles:
+        memory.release(handle, 100)
+    assert memory.used() == memory.cached == 0
+    runtime.close()

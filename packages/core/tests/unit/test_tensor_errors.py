@@ -17,7 +17,6 @@ from ..oracle import Engine
 
 pytestmark = pytest.mark.usefixtures("oracle")
 
-A, B = "Tensor.empty(2, 3)", "Tensor.empty(4, 5)"
 MISTAKES: list[tuple[Callable[[], object], type[TinyError], str]] = [
     (
         lambda: Tensor.empty(2, 3) + Tensor.empty(4, 5),

@@ -26,6 +26,7 @@ Where = dict[UOp, int]
 Values = dict[tuple[int, ...], UOp]
 MAX_COPIES = 1 << 12  # copies of one node that unrolling may make
 _DATA = frozenset({Ops.LOAD, Ops.REDUCE})
+LONG = 512  # iterations from which a sum is made of sums
 CHAINS = 8  # independent accumulators wanted, to hide the latency of an addition
 
 
@@ -261,7 +262,9 @@ class _Expander:
             for r in index.ranges
             if _kind(r) in ("unroll", "vector")
         }
-        return simplify(index.substitute(known | {n: lane_of(self.get(n, where), lane) for n in self.data(index)}))
+        return simplify(
+            index.substitute(known | {n: lane_of(self.get(n, where), lane) for n in self.data(index)})
+        )
 
     def load(self, node: UOp, where: Where) -> UOp:
         buf = self.get(node.src[0], where)
@@ -325,27 +328,34 @@ class _Expander:
     def reduce_team(self, team: list[UOp]) -> None:
         """Expand REDUCEs that share their loops: one END closes the loops of all."""
         loops = self._loops(team[0])
+        for node in team:  # what `run` sets for the node it visits, for all of the team
+            self.copied[node] = tuple(sorted((r for r in node.ranges if _kind(r) == "unroll"), key=_axis_key))
+        parts = {n: {at: self.contributions(n, w) for at, w in self.places(n)} for n in team}
+        for around, level in self._levels(team, loops, parts):
+            parts = self.accumulate(parts, around, level)
+        for node, made in parts.items():
+            self.values[node] = {at: self.combine(node, values) for at, values in made.items()}
+
+    def _levels(
+        self, team: list[UOp], loops: tuple[UOp, ...], parts: dict[UOp, dict[tuple[int, ...], list[UOp]]]
+    ) -> list[tuple[tuple[UOp, ...], tuple[UOp, ...]]]:
+        """Return which loops are summed over together, innermost first, with the loops around them.
+
+        A long sum of floats is made of short ones, so that its rounding error grows with their lengths and not with
+        their product; not where results fill the registers anyway, as a contraction's do.
+        """
         if not loops:
-            self.values[team[0]] = {
-                at: self.combine(team[0], self.contributions(team[0], w)) for at, w in self.places(team[0])
-            }
-            return
-        pending = []
-        updates: list[UOp] = []
-        for node in team:
-            for n in (node,):  # what `run` sets for the node it visits, for all of the team
-                self.copied[n] = tuple(sorted((r for r in n.ranges if _kind(r) == "unroll"), key=_axis_key))
-            accumulate = self.accumulate(node, loops)
-            updates.extend(accumulate[0])
-            pending.append((node, *accumulate[1:]))
-        closed: tuple[UOp, ...] = tuple(updates)
-        for r in reversed(loops):
-            closed = (UOp(Ops.END, dtypes.void, (r, *closed)),)
-        for node, register, slots in pending:
-            done = register.after(*closed)
-            self.values[node] = {
-                at: self.combine(node, [done.load(k) for k in ks]) for at, ks in slots.items()
-            }
+            return []
+        whole = [((), loops)]
+        trips = [int(r.src[0].value) if r.src[0].is_const else MAX_COPIES for r in loops]
+        floats = any(n.payload(p.Reduce).op is Ops.ADD and n.dtype.is_float for n in team)
+        slots = sum(len(made) for made in parts.values())
+        if len(loops) < 2 or not floats or slots > CHAINS or math.prod(trips) < LONG:
+            return whole
+        cut = len(loops) - 1
+        while cut > 1 and math.prod(trips[cut - 1 :]) ** 2 <= math.prod(trips):
+            cut -= 1
+        return [(loops[:cut], loops[cut:]), ((), loops[:cut])]
 
     def contributions(self, node: UOp, where: Where) -> list[UOp]:
         """The values of the body at one place, over the unrolled pieces that are reduced."""
@@ -357,34 +367,50 @@ class _Expander:
         return out
 
     def accumulate(
-        self, node: UOp, loops: tuple[UOp, ...]
-    ) -> tuple[list[UOp], UOp, dict[tuple[int, ...], list[int]]]:
-        """Return the updates within the loops, the register, and the slots that hold each result in the end."""
-        op = node.payload(p.Reduce).op
-        places = list(self.places(node))
-        parts = {at: self.contributions(node, w) for at, w in places}
-        count = len(parts[places[0][0]])
-        chains = min(count, max(1, CHAINS // len(places)))
-        while count % chains:
-            chains -= 1
-        sample = parts[places[0][0]][0]
-        lanes = sample.shape[0] if sample.shape else 0
-        register = UOp.near(node.dtype, len(places) * chains, self.registers, "register", lanes)
-        self.registers += 1
-        outer = sorted((r for r in node.ranges if _kind(r) not in ("vector", "unroll")), key=self.plan.rank)
-        fresh = register.after(*outer)
-        start = identity(op, sample)
-        slots = {at: list(range(n * chains, (n + 1) * chains)) for n, (at, _) in enumerate(places)}
-        begun = [fresh.store(k, start) for ks in slots.values() for k in ks]
-        inside = register.after(*begun, *loops)
-        updates = []
-        for at, ks in slots.items():
-            for n, k in enumerate(ks):
-                value = inside.load(k)
-                for part in parts[at][n::chains]:
-                    value = self.add_to(op, value, part)
-                updates.append(inside.store(k, value))
-        return updates, register, slots
+        self,
+        parts: dict[UOp, dict[tuple[int, ...], list[UOp]]],
+        around: tuple[UOp, ...],
+        loops: tuple[UOp, ...],
+    ) -> dict[UOp, dict[tuple[int, ...], list[UOp]]]:
+        """Sum the parts of each result over `loops` in registers; return what is left to combine after the loops.
+
+        Args:
+            parts: for each REDUCE, for each place of its result, values to reduce in every iteration.
+            around: loops of the same reductions outside these.
+            loops: loops to run, outermost first.
+        """
+        updates: list[UOp] = []
+        registers: list[tuple[UOp, UOp, dict[tuple[int, ...], list[int]]]] = []
+        for node, made in parts.items():
+            op = node.payload(p.Reduce).op
+            values = list(made.values())
+            count = len(values[0])
+            chains = min(count, max(1, CHAINS // len(values)))
+            while count % chains:
+                chains -= 1
+            sample = values[0][0]
+            lanes = sample.shape[0] if sample.shape else 0
+            register = UOp.near(node.dtype, len(values) * chains, self.registers, "register", lanes)
+            self.registers += 1
+            outside = {r for r in node.ranges if _kind(r) not in ("vector", "unroll")} | set(around)
+            fresh = register.after(*sorted(outside, key=self.plan.rank))
+            start = identity(op, sample)
+            slots = {at: list(range(n * chains, (n + 1) * chains)) for n, at in enumerate(made)}
+            inside = register.after(*(fresh.store(k, start) for ks in slots.values() for k in ks), *loops)
+            for at, ks in slots.items():
+                for n, k in enumerate(ks):
+                    value = inside.load(k)
+                    for part in made[at][n::chains]:
+                        value = self.add_to(op, value, part)
+                    updates.append(inside.store(k, value))
+            registers.append((node, register, slots))
+        closed: tuple[UOp, ...] = tuple(updates)
+        for r in reversed(loops):
+            closed = (UOp(Ops.END, dtypes.void, (r, *closed)),)
+        return {
+            node: {at: [register.after(*closed).load(k) for k in ks] for at, ks in slots.items()}
+            for node, register, slots in registers
+        }
 
     def add_to(self, op: Ops, total: UOp, part: UOp) -> UOp:
         lanes = total.shape[0] if total.shape else 0

@@ -21,6 +21,7 @@ from tiny_core.render.capabilities import Capabilities
 
 SERIAL = 1 << 14  # iterations below which waking threads costs more than it saves
 TASKS = 32  # thread iterations wanted, so that threads finish together
+SHORT = 128  # iterations after which the rounding errors of a float sum are better kept apart
 COPIES = 4  # vectors in flight in a loop without reuse
 
 
@@ -184,6 +185,27 @@ def stream(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
         facts, [pieces[a] for a in facts.outer if pieces[a]], _counts(facts, options, pieces), over
     )
     return tuple(options)
+
+
+def _nested(facts: Facts, options: list[Option]) -> list[Option]:
+    """Cut the only loop of a long reduction in two, so that `expand` can make its sum of short sums."""
+    loops: list[tuple[str, int]] = []
+    for axis in facts.inner:
+        piece, n = axis, facts.sizes[axis]
+        for o in options:
+            if o.kind == "pad" and o.axis == axis:
+                n = -(-n // o.n) * o.n
+            elif o.kind == "tile" and o.axis == piece:
+                piece, n = f"{piece}.0", n // o.n
+            elif o.kind == "map" and o.axis == piece:
+                n = 1
+        if n != 1:
+            loops.append((piece, n))
+    if len(loops) != 1 or loops[0][1] < 4 * SHORT:
+        return []
+    piece, n = loops[0]
+    inner = next((d for d in range(2 * SHORT, SHORT // 4, -1) if n % d == 0), 0)
+    return [tile(piece, inner)] if inner else []
 
 
 def _body(reduce: UOp) -> list[UOp]:

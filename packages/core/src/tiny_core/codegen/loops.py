@@ -61,7 +61,10 @@ class _Separator:
                 self.copies[key] = UOp(Ops.RANGE, r.dtype, r.src, p.Range(arg.axis, arg.kind, number))
             mapping[r] = self.copies[key]
         made = UOp(
-            Ops.REDUCE, node.dtype, (self.rename(body, mapping), *(mapping[r] for r in node.src[1:])), node.arg
+            Ops.REDUCE,
+            node.dtype,
+            (self.rename(body, mapping), *(mapping[r] for r in node.src[1:])),
+            node.arg,
         )
         self.level[made] = level
         return made

@@ -85,7 +85,9 @@ def generate(kernel: UOp, renderer: Renderer) -> Generated:
     if settings.SPEC.value:
         check(linear, "linear", capabilities)
     flops, nbytes = estimate(linear)
-    return Generated(normal.replace(arg=info), linear, signature(kernel, linear, info.name, launch), flops, nbytes)
+    return Generated(
+        normal.replace(arg=info), linear, signature(kernel, linear, info.name, launch), flops, nbytes
+    )
 
 
 def _plugin(renderer: Renderer, point: str, graph: UOp) -> UOp:

@@ -8,7 +8,6 @@ processes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Literal
 
 from tiny_core.errors import CompileError
@@ -58,22 +57,8 @@ def build(
 
 
 def describe_options(kernel: UOp) -> str:
-    """Return the options applied to a kernel, for people: `tile(i, n=8) map(i.1, how=vector)`."""
+    """Return the options applied to a kernel, for people: `map(axis="i0", how="vector")`."""
+    from tiny_core.ir.text import option
+
     info = kernel.arg
-    if not isinstance(info, p.KernelInfo) or not info.options:
-        return ""
-    return " ".join(_describe(option) for option in info.options)
-
-
-def _describe(option: p.Option) -> str:
-    said = [option.axis] if option.axis else []
-    said += [
-        f"{f.name}={_say(getattr(option, f.name))}"
-        for f in fields(option)
-        if f.name not in ("kind", "axis") and getattr(option, f.name) != f.default
-    ]
-    return f"{option.kind}({', '.join(said)})"
-
-
-def _say(value: object) -> str:
-    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return " ".join(map(option, info.options or ())) if isinstance(info, p.KernelInfo) else ""

@@ -58,6 +58,7 @@ class KernelCache:
         self._lock = threading.Lock()
         self._numbers = count()
         self._writes = self._total = 0
+        self._turn = os.getpid() % _CHECK_EVERY  # so that short processes, too, look now and then
         self._checked: dict[str, bool] = {}
         self.hits = self.misses = self.corrupt = 0
 
@@ -106,7 +107,7 @@ class KernelCache:
         with self._lock:
             self._writes += 1
             self._total += written
-            look = self._writes % _CHECK_EVERY == 1  # other processes write too
+            look = self._writes % _CHECK_EVERY == self._turn  # other processes write too
             due = look or self._total > limit
         if due:
             if look:
@@ -144,6 +145,10 @@ class KernelCache:
         limit = CACHE_MB.value << 20 if CACHE.value else 0
         nbytes = sum(size for _, size, _ in entries)
         return CacheInfo(self.folder, len(entries), nbytes, limit, self.hits, self.misses, self.corrupt)
+
+    def after_fork(self) -> None:
+        """Go on in a forked child, where no thread can be holding the lock."""
+        self._lock = threading.Lock()
 
     def _read(self, key: str) -> Compiled | None:
         path = self._path(key)
@@ -260,6 +265,8 @@ def _touch(path: str) -> None:
 
 
 kernel_cache: Final = KernelCache()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=kernel_cache.after_fork)
 
 
 def info() -> CacheInfo:

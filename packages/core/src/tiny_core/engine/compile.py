@@ -21,6 +21,7 @@ from tiny_core.engine.cache import kernel_cache
 from tiny_core.engine.fingerprint import core_digest, package_digest
 from tiny_core.errors import DeviceError, TinyError
 from tiny_core.ir import payload as p
+from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.render.renderer import Compiled
 from tiny_core.render.signature import Signature
@@ -31,7 +32,16 @@ from tiny_core.settings import WORKERS, codegen_key
 _WORKER_START_SECONDS: Final = 0.2
 """Measured: a worker is up and has LLVM loaded after 0.15 to 0.25 s."""
 _FIRST_GUESS_SECONDS: Final = 0.03
-_lock: Final = threading.RLock()
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not in this process may have held the old one
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @final
@@ -146,7 +156,7 @@ def _build_all(
     done: dict[int, Compiled | TinyError],
 ) -> None:
     start = time.perf_counter()
-    workers = _workers(len(numbers), device, mode)
+    workers = _workers([kernels[i] for i in numbers], device, mode)
     if workers:
         from tiny_core.engine.pool import Job, pool
 
@@ -167,15 +177,15 @@ def _build_all(
     stats.per_kernel += 0.3 * (spent * max(workers, 1) / len(numbers) - stats.per_kernel)
 
 
-def _workers(count: int, device: OpenDevice, mode: Mode) -> int:
-    """How many workers should compile `count` kernels; 0 for this process.
+def _workers(kernels: Sequence[UOp], device: OpenDevice, mode: Mode) -> int:
+    """How many workers should compile `kernels`; 0 for this process.
 
     A compiler for another machine may abort the process (LLVM does when it cannot select an instruction), so
     it always runs in a worker. For the host, where every op was declared from probed features, it is a matter
     of time.
     """
-    asked = WORKERS.value
-    if asked == 0 or not _has_name(device):
+    asked, count = WORKERS.value, len(kernels)
+    if asked == 0 or not _has_name(device) or any(map(_has_target_ops, kernels)):
         return 0
     most = min(count, asked if asked > 0 else _cores())
     if asked > 0 or not (mode != "binary" or _is_host(device)):
@@ -195,6 +205,11 @@ def _has_name(device: OpenDevice) -> bool:
     """Whether another process can find the renderer's class."""
     make = device.kit.recipe.make
     return not make.startswith("__main__:") and "<" not in make
+
+
+def _has_target_ops(kernel: UOp) -> bool:
+    """Whether the kernel has operations whose descriptors only this process has."""
+    return any(node.op is Ops.TARGET for node in kernel.toposort())
 
 
 def _cores() -> int:

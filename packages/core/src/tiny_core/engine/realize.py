@@ -20,7 +20,7 @@ from tiny_core.engine.report import GlobalCounters, copy_line, duration, say
 from tiny_core.engine.steps import CopyStep, LaunchStep, Step, prepare
 from tiny_core.errors import DeviceError, JitError
 from tiny_core.ir import payload as p
-from tiny_core.ir.ops import Ops
+from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.runtime.buffer import Buffer, drop_memory, memory_of, nbytes_of, set_memory
 from tiny_core.runtime.device import Device, OpenDevice
@@ -46,8 +46,12 @@ class Recorder(Protocol):
 recorder: Final[ContextVar[Recorder | None]] = ContextVar("recorder", default=None)
 
 
-def realize_nodes(roots: list[UOp]) -> list[UOp]:
+def realize_nodes(roots: list[UOp], labels: Sequence[str] = ()) -> list[UOp]:
     """Compute `roots`.
+
+    Args:
+        roots: nodes of the tensor stage.
+        labels: what each is, for the message of OutOfMemory; may be left out.
 
     Returns:
         for each root, movements over the BUFFER that holds its value (or the root, where it needed no work).
@@ -59,9 +63,18 @@ def realize_nodes(roots: list[UOp]) -> list[UOp]:
 
     start = time.perf_counter()
     plan = schedule(roots, Device.DEFAULT)
+    for node, label in zip(plan.results, labels, strict=False):
+        _label(node, label)
     if plan.items:
         run_schedule(plan, time.perf_counter() - start)
     return list(plan.results)
+
+
+def _label(node: UOp, label: str) -> None:
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    if node.op is Ops.BUFFER and not memory_of(node).allocated:
+        memory_of(node).label = label
 
 
 def run_schedule(plan: Schedule, scheduled_in: float = 0.0) -> None:
@@ -120,6 +133,7 @@ class _Run:
         where = []
         for place, writing, reading in zip(step.places, step.writes, step.reads, strict=True):
             buffer = self._memory(place.node, writing)
+            buffer.label = buffer.label or step.program.compiled.signature.name
             where.append(_slot(buffer, place.offset, handles, slots))
             touch = (buffer.root, 0, _EVERYTHING)
             if writing:

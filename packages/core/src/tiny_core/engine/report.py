@@ -118,7 +118,14 @@ def show_program(device: OpenDevice, kernel: UOp, program: Program, level: int) 
 def _show_passes(device: OpenDevice, kernel: UOp, level: int) -> None:
     """Print the kernel before and after code generation, which is run again: the cache keeps no UOps."""
     from tiny_core.codegen.pipeline import generate
+    from tiny_core.ir.rewrite import trace
+    from tiny_core.ir.text import describe
     from tiny_core.ir.text import format as to_text
 
     say(to_text(kernel))
-    say(to_text(generate(kernel, device.renderer).linear))
+    with trace() as steps:
+        linear = generate(kernel, device.renderer).linear
+    if level >= 6:
+        for step in steps:
+            say(f"  {step.rule} ({step.location})\n    {describe(step.before)}\n    {describe(step.after)}")
+    say(to_text(linear))

@@ -77,7 +77,8 @@ def copy(dest: Buffer, dest_offset: int, source: Buffer, source_offset: int, nby
         to.runtime.view(dest.handle, dest_offset),
         from_.runtime.view(source.handle, source_offset),
     )
-    if to is from_ or _peers(to, from_):
+    stored = from_.runtime.capabilities.host_visible and not from_.runtime.capabilities.executes
+    if not stored and (to is from_ or _peers(to, from_)):
         to.runtime.copy_peer(target, origin, nbytes)
         to.runtime.synchronize()
     elif from_.runtime.capabilities.host_visible:

@@ -14,6 +14,7 @@ from tiny_core.nn import optim as optim
 from tiny_core.nn import state as state
 from tiny_core.nn.layers import BatchNorm as BatchNorm
 from tiny_core.nn.layers import BatchNorm2d as BatchNorm2d
+from tiny_core.nn.layers import BatchNorm3d as BatchNorm3d
 from tiny_core.nn.layers import Conv1d as Conv1d
 from tiny_core.nn.layers import Conv2d as Conv2d
 from tiny_core.nn.layers import LayerNorm as LayerNorm

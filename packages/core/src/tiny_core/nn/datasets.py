@@ -8,16 +8,18 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tiny_core import dtypes
 from tiny_core.engine.cache import user_cache_folder
 from tiny_core.errors import DataError
 from tiny_core.ir import payload as p
-from tiny_core.nn.download import Progress, download
 from tiny_core.nn.idx import Idx, parse_idx, unpacked
 from tiny_core.settings import DATA
 from tiny_core.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tiny_core.nn.download import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,8 @@ def _check(content: bytes, path: str, file: Published) -> None:
 
 
 def _download(folder: str, files: tuple[Published, ...], url: str, progress: Progress | None) -> None:
+    from tiny_core.nn.download import download  # brings urllib, which takes longer to import than all of nn
+
     for file in files:
         if _find(folder, file.name) is None:
             where, name = f"{url.rstrip('/')}/{file.name}.gz", os.path.join(folder, file.name + ".gz")

@@ -27,7 +27,6 @@ _TYPES = {
     0x0E: dtypes.float64,
 }
 _GZIP = b"\x1f\x8b"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

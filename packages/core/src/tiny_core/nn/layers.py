@@ -189,7 +189,7 @@ class BatchNorm:
         self.num_batches_tracked.assign(seen)
 
 
-BatchNorm2d = BatchNorm
+BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 class LayerNorm:

@@ -7,6 +7,7 @@ so does its entry, and the memory with it. Memory is allocated at first use.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Final, final
@@ -125,7 +126,16 @@ class _Moves:
 
 moves: Final = _Moves()
 _table: Final[dict[int, _Entry]] = {}
-_lock: Final = threading.RLock()
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not in this process may have held the old one
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _forget(entry: weakref.ref[UOp]) -> None:

@@ -165,8 +165,9 @@ class OpenDevice:
             self._kits.clear()
 
     def synchronize(self) -> None:
-        """Wait until all submitted work is done."""
-        if self.busy:
+        """Wait until all submitted work is done; storage is asked each time, since files change by
+        themselves."""
+        if self.busy or not self.runtime.capabilities.executes:
             self.busy = False
             self.runtime.synchronize()
 

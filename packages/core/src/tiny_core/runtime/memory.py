@@ -63,6 +63,8 @@ class Memory:
         self._live: dict[Handle, tuple[int, str]] = {}
         self._returned: deque[tuple[Handle, int]] = deque()
         self._closed = False
+        # Storage (files) has blocks of exact sizes that are not exchangeable, so it is not pooled.
+        self._pooled = runtime.capabilities.executes
 
     def allocate(self, nbytes: int, label: str = "") -> Handle:
         """Return a block of at least `nbytes`, uninitialised.
@@ -74,6 +76,8 @@ class Memory:
         Raises:
             OutOfMemory: there is none, even with everything cached given back; lists the largest live blocks.
         """
+        if not self._pooled:
+            return self._unpooled(nbytes)
         size = size_class(nbytes)
         with self._lock:
             self._settle()
@@ -125,6 +129,10 @@ class Memory:
             return
         while self._returned:
             handle, nbytes = self._returned.popleft()
+            if not self._pooled:
+                self._runtime.free(handle, nbytes)
+                self.in_use -= nbytes
+                continue
             size = size_class(nbytes)
             del self._live[handle]
             self._free.setdefault(size, []).append(handle)
@@ -134,6 +142,14 @@ class Memory:
         excess = self.in_use + self.cached - self.peak - self.peak // 4 - _SLACK
         if excess > 0:
             self._give_back(excess)
+
+    def _unpooled(self, nbytes: int) -> Handle:
+        with self._lock:
+            self._settle()
+            handle = self._runtime.allocate(nbytes)
+            self.in_use += nbytes
+            self.peak = max(self.peak, self.in_use)
+        return handle
 
     def _give_back(self, nbytes: int) -> int:
         """Free cached blocks, largest first, until `nbytes` are back with the runtime."""

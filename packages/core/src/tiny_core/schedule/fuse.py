@@ -84,10 +84,12 @@ def is_storage(node: UOp) -> bool:
     return node.op in (Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.COPY)
 
 
-def reduce_ranges(node: UOp, index: Index) -> tuple[Index, tuple[UOp, ...]]:
-    """Return index and ranges for the reduced axes of a REDUCE that is evaluated at `index`. Siblings evaluated inside
-    equally many reductions get the same ranges, so that their loops can be shared."""
-    depth = sum(1 for r in open_ranges(index) if r.payload(p.Range).kind == "reduce")
+def reduce_ranges(node: UOp, index: Index, gate: UOp | None = None) -> tuple[Index, tuple[UOp, ...]]:
+    """Return index and ranges for the reduced axes of a REDUCE that is evaluated at `index` where `gate` holds. They are
+    numbered after all that these depend on; siblings inside equally many reductions get the same ranges, so that their
+    loops can be shared."""
+    over = open_ranges(index) if gate is None else open_ranges(index) | gate.ranges
+    depth = max((1 + depth_of(r) for r in over if r.payload(p.Range).kind == "reduce"), default=0)
     reduced: list[UOp] = []
     for axis in node.payload(p.Reduce).axes:
         n = node.src[0].shape[axis]
@@ -97,6 +99,11 @@ def reduce_ranges(node: UOp, index: Index) -> tuple[Index, tuple[UOp, ...]]:
         reduced.append(UOp.range(n, f"r{depth}_{n}", "reduce"))
         depth += 1
     return tuple(reduced), tuple(r for r in reduced if r is not ZERO)
+
+
+def depth_of(r: UOp) -> int:
+    """Return the number of an output axis, or of a reduce axis, among those it is nested in."""
+    return int(r.payload(p.Range).axis[1:].split("_")[0])
 
 
 def open_ranges(index: Index) -> frozenset[UOp]:
@@ -187,7 +194,7 @@ class _Fuser:
         elif node.op is Ops.REDUCE:
             if reductions.is_contraction(node):
                 self.kernels[kernel].contraction = True
-            reduced, ranges = reduce_ranges(node, index)
+            reduced, ranges = reduce_ranges(node, index, gate)
             self.visit(
                 node.src[0], kernel, whole_index(node, index, reduced), gate, open_ranges(index).union(ranges)
             )
@@ -332,8 +339,7 @@ def _iterations(over: frozenset[UOp], context: frozenset[UOp]) -> int:
 
 def _nesting(r: UOp) -> tuple[bool, int]:
     """Output axes are outside, in order; then reduce axes by their depth."""
-    arg = r.payload(p.Range)
-    return arg.kind == "reduce", int(arg.axis[1:].split("_")[0])
+    return r.payload(p.Range).kind == "reduce", depth_of(r)
 
 
 def _size(r: UOp) -> int:

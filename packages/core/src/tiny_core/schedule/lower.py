@@ -135,7 +135,7 @@ class Lowering:
             moved, exists = source_index(node, index)
             return [(node.src[0], moved, both(gate, exists))]
         if node.op is Ops.REDUCE:
-            reduced, _ = reduce_ranges(node, index)
+            reduced, _ = reduce_ranges(node, index, gate)
             return [(node.src[0], whole_index(node, index, reduced), gate)]
         if node.op is Ops.GATHER:
             tasks = self.pick_tasks(task)
@@ -179,7 +179,7 @@ class Lowering:
             _, exists = self.picked(task)
             return _mask(exists, parts[0])
         if node.op is Ops.REDUCE:
-            _, ranges = reduce_ranges(node, index)
+            _, ranges = reduce_ranges(node, index, gate)
             return parts[0].reduce(node.payload(p.Reduce).op, *ranges)
         if node.op in (Ops.CONTIGUOUS, Ops.DETACH):
             return parts[0]

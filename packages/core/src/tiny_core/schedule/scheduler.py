@@ -32,7 +32,7 @@ def schedule(roots: Sequence[UOp], device: p.Device = "CPU") -> Schedule:
 
 
 def _schedule(roots: Sequence[UOp], device: p.Device) -> Schedule:
-    wanted = list(prepare(roots))
+    wanted = _kept(prepare(roots))
     while True:
         attempt = _Attempt(wanted, device)
         copied = attempt.plan()
@@ -48,6 +48,19 @@ def borders(roots: Sequence[UOp], device: p.Device = "CPU") -> tuple[Border, ...
     attempt = _Attempt(list(prepare(tuple(roots))), device)
     attempt.plan()
     return tuple(attempt.fusion.borders)
+
+
+def _kept(roots: Sequence[UOp]) -> list[UOp]:
+    """Let roots that show storage that is overwritten here have storage of their own."""
+    ended = {n.src[0] for n in toposort(roots) if n.op is Ops.AFTER}
+    out = []
+    for root in roots:
+        base = root
+        while base.op in MOVEMENT:
+            base = base.src[0]
+        shows = base in ended and view(root) is not None
+        out.append(UOp(Ops.CONTIGUOUS, root.dtype, (root,)) if shows else root)
+    return out
 
 
 def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:

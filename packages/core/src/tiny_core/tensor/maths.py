@@ -76,9 +76,7 @@ class Maths(Elementwise):
 
     def copysign(self, other: Operand) -> Self:
         """The magnitude of this with the sign of `other`, that of -0.0 included."""
-        dtype = self._meet(other)
-        size, _ = self._pair(other, False) if dtype.is_float else (self.cast(dtypes.float32), None)
-        sign = size._pair(other, False)[1]
+        size, sign = self._float_operand()._pair(other, False)
         negative = (sign < 0) | (sign.eq(0) & (sign.reciprocal() < 0))
         size = size.abs()
         return negative.where(-size, size)
