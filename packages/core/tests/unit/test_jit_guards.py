@@ -232,3 +232,26 @@ def test_paths_lead_through_containers_closures_and_slots() -> None:
     ((value, path),) = found.objects.values()
     assert value is leaf
     assert path[-3:] == (("attribute", "inner"), ("item", "k"), ("item", 0))
+
+
+def test_contiguous_parts_are_recognised_as_the_scheduler_does() -> None:
+    from tiny_core.engine.capture import take_apart
+    from tiny_core.engine.inputs import _begin
+    from tiny_core.schedule.scheduler import view
+
+    rng, data = np.random.default_rng(1), Tensor(np.zeros((4, 3, 5), np.float32)).realize()
+    seen = set()
+    for _ in range(300):
+        shown = data
+        for _ in range(2):
+            begins = [int(rng.integers(0, n)) for n in shown.shape]
+            pick = [
+                (b, int(rng.integers(b + 1, n + 1))) if rng.random() < 0.5 else (0, n)
+                for b, n in zip(begins, shown.shape, strict=True)
+            ]
+            shown = shown[tuple(slice(*q) for q in pick)]
+        chain, base = take_apart(shown.uop)
+        arg = view(shown.uop)
+        seen.add(arg is None)
+        assert _begin(chain, base) == (None if arg is None else arg.offset)
+    assert seen == {True, False}

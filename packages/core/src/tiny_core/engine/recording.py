@@ -173,6 +173,7 @@ class Recording:
         self._nodes: list[UOp] = []
         self._known: frozenset[UOp] = frozenset()
         self._memory: tuple[int, list[Buffer], list[Handle]] = (-1, [], [])
+        self._roots: tuple[int, frozenset[Buffer]] = (-1, frozenset())
 
     def bind(
         self, function: Callable[..., object], leaves: Sequence[object], inputs: Sequence[Input | None]
@@ -282,6 +283,12 @@ class Recording:
             handles.append(buffer.handle)
         return buffers, handles
 
+    def roots(self, nodes: Sequence[UOp]) -> frozenset[Buffer]:
+        """The memory that reached storage is part of; remembered like `memory`."""
+        if self._roots[0] != moves.count or self._memory[0] != moves.count:
+            self._roots = (moves.count, frozenset(memory_of(node).root for node in nodes))
+        return self._roots[1]
+
     def overwrites(self) -> list[weakref.ref[UOp]]:
         """The storage that the recorded call has overwritten."""
         return [self.brought[i].stored.node for i in self.writes]
@@ -333,8 +340,12 @@ class Bound:
     def check_overlap(self) -> None:
         """Raise Mismatch if storage that is written overlaps other storage that is brought, as it did not
         before."""
+        count = len(self.nodes) - len(self.offsets)
+        roots = [memory_of(node).root for node in self.nodes[count:]]
+        if len(set(roots)) == len(roots) and self.recording.roots(self.nodes[:count]).isdisjoint(roots):
+            return
         spans: dict[Buffer, list[tuple[int, int, bool]]] = {}
-        offsets = [0] * (len(self.nodes) - len(self.offsets)) + self.offsets
+        offsets = [0] * count + self.offsets
         for node, offset, brought in zip(self.nodes, offsets, self.recording.brought, strict=True):
             buffer = memory_of(node)
             begin = buffer.offset + offset

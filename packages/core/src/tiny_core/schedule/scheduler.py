@@ -66,6 +66,7 @@ def _kept(roots: Sequence[UOp]) -> list[UOp]:
 def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
     """Rewrite what the rest need not know of: DETACH, CONTIGUOUS of storage, reductions too long for one kernel."""
     done: dict[UOp, UOp] = {}
+    placed: set[UOp] = set()  # what has a device
     for node in toposort(roots):
         src = tuple(done[s] for s in node.src)
         new = node if src == node.src else node.replace(src)
@@ -77,6 +78,11 @@ def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
             new = reductions.split(new)
         elif new.op is Ops.UNSHEAR:
             new = reductions.hoist_factor(new)
+        elif new.op is Ops.COPY and new.src[0] not in placed:
+            # there is nothing to copy: it is computed where it is wanted
+            new = UOp(Ops.CONTIGUOUS, new.dtype, new.src, new.payload(p.Copy))
+        if new.op in (Ops.BUFFER, Ops.PARAM) or isinstance(new.arg, p.Copy) or any(s in placed for s in new.src):
+            placed.add(new)
         done[node] = new
     return tuple(done[r] for r in roots)
 
@@ -124,8 +130,8 @@ class _Attempt:
             arg = node.arg
             assert isinstance(arg, p.Storage | p.Param)
             return arg.device
-        if node.op is Ops.COPY:
-            return node.payload(p.Copy).device
+        if isinstance(node.arg, p.Copy):
+            return node.arg.device
         found = {d for s in node.src if (d := self.devices[s]) is not None}
         if len(found) > 1:
             names = " and ".join(sorted(map(str, found)))

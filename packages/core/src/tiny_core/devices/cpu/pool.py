@@ -47,8 +47,10 @@ import ctypes
 import os
 import platform
 import struct
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -168,8 +170,9 @@ class Pool:
         self.reset()
         _register(self)
 
-    def __del__(self) -> None:
-        if getattr(self, "_words", None) is not None:
+    def __del__(self, _finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # at the interpreter's exit modules are gone already, and so is the process's memory soon
+        if getattr(self, "_words", None) is not None and not _finalizing():
             self.close()
             libc.unmap_memory(self._address, self._bytes)
 
