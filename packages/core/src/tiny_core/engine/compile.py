@@ -155,11 +155,12 @@ def _build_all(
     settings: tuple[tuple[str, int | str | float], ...],
     done: dict[int, Compiled | TinyError],
 ) -> None:
-    start = time.perf_counter()
+    start, started = time.perf_counter(), False
     workers = _workers([kernels[i] for i in numbers], device, mode)
     if workers:
         from tiny_core.engine.pool import Job, pool
 
+        started = pool.alive < workers
         kit = device.kit
         mark = kit.renderer.fingerprint()
         jobs = [Job(texts[i], _name(kernels[i]), kit.recipe, mark, mode, settings) for i in numbers]
@@ -174,7 +175,8 @@ def _build_all(
         stats.here += len(numbers)
     spent = time.perf_counter() - start
     stats.seconds += spent
-    stats.per_kernel += 0.3 * (spent * max(workers, 1) / len(numbers) - stats.per_kernel)
+    if not started:  # else it would count the start of workers
+        stats.per_kernel += 0.3 * (spent * max(workers, 1) / len(numbers) - stats.per_kernel)
 
 
 def _workers(kernels: Sequence[UOp], device: OpenDevice, mode: Mode) -> int:

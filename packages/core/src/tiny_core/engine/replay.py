@@ -15,7 +15,7 @@ from typing import Final, final
 from tiny_core.engine import memory_plan, transfer
 from tiny_core.engine.batch import Batch, Touch
 from tiny_core.engine.capture import Capture, Copy, Launch, Stored, Where
-from tiny_core.engine.report import copy_line, say
+from tiny_core.engine.report import copy_line, duration, say
 from tiny_core.runtime.buffer import Buffer
 from tiny_core.runtime.device import OpenDevice
 from tiny_core.runtime.memory import size_class
@@ -69,7 +69,8 @@ class Replay:
         """Run everything on these Buffers, whose handles are the first of the table; the others are appended.
         Returns when all is submitted."""
         assert len(handles) == len(varying) == self._varying
-        timed = DEBUG.value >= 2
+        level = DEBUG.value
+        timed, start = level >= 2, time.perf_counter()
         segments = self._segments.get(timed)
         if segments is None:
             segments = self._segments[timed] = self._build(timed)
@@ -79,6 +80,8 @@ class Replay:
                 segment.submit(handles)
             else:
                 self._copy_across(segment, varying, timed)
+        if level >= 1:
+            say(f"replayed {self.kernels} kernels, submitted in {duration(time.perf_counter() - start)}")
 
     def _fix(self, buffer: Buffer) -> int:
         self._fixed.append(buffer)
