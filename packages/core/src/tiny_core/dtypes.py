@@ -1,7 +1,8 @@
 """Element types, their bit patterns, and the lattice by which two of them meet.
 
-A `DType` is a singleton: compare with `is`. *Weak* types belong to untyped Python numbers; they give way to any other
-type of their kind. `index` is the weak integer: unbounded, used for indices, shapes and masks as well.
+A `DType` is a singleton: compare with `is`. *Weak* types belong to untyped Python numbers; they give way to
+any other type of their kind. `index` is the weak integer: unbounded, used for indices, shapes and masks as
+well.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ ALL: tuple[DType, ...] = (
     index, weakfloat,
 )  # fmt: skip
 _ALIASES = {
-    "half": float16, "float": float32, "double": float64, "char": int8, "short": int16, "int": int32, "long": int64,
-    "uchar": uint8, "ushort": uint16, "uint": uint32, "ulong": uint64, "weakint": index,
+    "half": float16, "float": float32, "double": float64, "char": int8, "short": int16, "int": int32,
+    "long": int64, "uchar": uint8, "ushort": uint16, "uint": uint32, "ulong": uint64, "weakint": index,
 }  # fmt: skip
 _BY_NAME = {dtype.name: dtype for dtype in ALL} | _ALIASES
 
@@ -162,8 +163,9 @@ def parse(name: str) -> DType:
     raise DTypeError(f"unknown dtype {name!r}", f"did you mean {', '.join(close)}?" if close else "")
 
 
-# The lattice: an edge leads to each type that can hold the lower one's values as the field understands it (JAX's type
-# promotion lattice, with fp8 types meeting at float16 or bfloat16). `promote` is the least common upper bound.
+# The lattice: an edge leads to each type that can hold the lower one's values as the field understands it
+# (JAX's type promotion lattice, with fp8 types meeting at float16 or bfloat16). `promote` is the least common
+# upper bound.
 _EDGES: dict[DType, tuple[DType, ...]] = {
     bool_: (index,),
     index: (int8, uint8),
@@ -205,7 +207,8 @@ def kind_of(value: Number) -> DType:
 
 
 def round_float(value: float, dtype: DType) -> float:
-    """Round `value` to the nearest value of a float `dtype`, ties to even; overflow to infinity, or NaN without one."""
+    """Round `value` to the nearest value of a float `dtype`, ties to even; overflow to infinity, or NaN
+    without one."""
     if dtype.bits in (0, 64) or math.isnan(value):
         return value
     if dtype.variant == "fnuz" and (value == 0 or math.isinf(value)):
@@ -226,8 +229,8 @@ def round_float(value: float, dtype: DType) -> float:
 
 
 def convert(value: Number, dtype: DType) -> Number:
-    """Convert a Python number to a value of `dtype`: integers wrap, floats round once, float to integer saturates
-    and sends NaN to 0 (every op of the IR is total)."""
+    """Convert a Python number to a value of `dtype`: integers wrap, floats round once, float to integer
+    saturates and sends NaN to 0 (every op of the IR is total)."""
     if dtype.kind == "bool":
         return bool(value)
     if dtype.is_float:
@@ -254,8 +257,8 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def to_bits(value: Number, dtype: DType) -> int:
-    """Return the bit pattern of `value` (converted to `dtype` first); all NaNs give one pattern. An `index` is its own
-    pattern, a `weakfloat` has that of a float64."""
+    """Return the bit pattern of `value` (converted to `dtype` first); all NaNs give one pattern. An `index`
+    is its own pattern, a `weakfloat` has that of a float64."""
     value = convert(value, dtype)
     if not dtype.is_float:
         return int(value) if dtype.is_weak else int(value) & ((1 << dtype.bits) - 1)

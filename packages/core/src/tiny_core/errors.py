@@ -1,7 +1,8 @@
 """Every exception that tiny raises for something a user can cause.
 
-Each carries a message and, where there is one, a *hint*: the next thing to try. Invariants of our own are `assert`s;
-anything a user, a plugin or a file can get wrong is one of these classes, raised where the mistake was made.
+Each carries a message and, where there is one, a *hint*: the next thing to try. Invariants of our own are
+`assert`s; anything a user, a plugin or a file can get wrong is one of these classes, raised where the mistake
+was made.
 """
 
 from __future__ import annotations

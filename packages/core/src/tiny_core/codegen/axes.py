@@ -1,7 +1,8 @@
 """Axes: what options make of the loops of a kernel.
 
-In: a kernel and its options. Out: a `Plan`: for every axis its pieces, from outer to inner, with how each runs. `apply`
-rewrites the kernel so that every RANGE is such a piece. Names are stable: tiling `i0` gives `i0.0` and `i0.1`.
+In: a kernel and its options. Out: a `Plan`: for every axis its pieces, from outer to inner, with how each
+runs. `apply` rewrites the kernel so that every RANGE is such a piece. Names are stable: tiling `i0` gives
+`i0.0` and `i0.1`.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ _APPLY = {"tile": _tile, "map": _map, "order": _order, "pad": _pad, "group": _gr
 
 
 def apply(kernel: UOp, plan: Plan) -> UOp:
-    """Rewrite a kernel so that its RANGEs are the pieces of the plan; padded iterations neither load nor store."""
+    """Rewrite a kernel so that its RANGEs are the pieces of the plan; padded iterations neither load nor
+    store."""
     index: dict[UOp, UOp] = {}
     guards: dict[UOp, UOp] = {}
     clamped: dict[UOp, UOp] = {}
@@ -176,7 +178,8 @@ def apply(kernel: UOp, plan: Plan) -> UOp:
         index[axis.range], pieces[axis.range] = simplify(total), ranges
         if axis.padded and axis.padded != axis.size:
             guards[axis.range] = simplify(index[axis.range] < axis.size)
-            # a whole row of lanes needs masks; elsewhere reading the last element again is harmless and cheaper
+            # a whole row of lanes needs masks; elsewhere reading the last element again is harmless and
+            # cheaper
             if axis.range.payload(p.Range).kind != "reduce" and not any(
                 q.kind == "vector" for q in axis.pieces
             ):

@@ -1,9 +1,9 @@
 """Barriers: between items of a group, data in near memory is visible only after a BARRIER.
 
-In: a loops-stage graph of a grid kernel. Out: the same, where every AFTER that reads near memory which items have
-filled goes through a BARRIER (read after write), and where memory that is filled again in a loop is not filled before
-all items have read it (write after read). Barriers stand in uniform control flow: loops have the same bounds for all
-items, and no gate is a branch.
+In: a loops-stage graph of a grid kernel. Out: the same, where every AFTER that reads near memory which items
+have filled goes through a BARRIER (read after write), and where memory that is filled again in a loop is not
+filled before all items have read it (write after read). Barriers stand in uniform control flow: loops have
+the same bounds for all items, and no gate is a branch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def _is_near(node: UOp) -> bool:
 
 
 def _before_refill(root: UOp) -> UOp:
-    """In every loop in which near memory is filled, end each iteration with a barrier after all reads of it."""
+    """In every loop in which near memory is filled, end each iteration with a barrier after all reads of
+    it."""
     order = root.toposort()
     loops: dict[UOp, set[UOp]] = {}
     for node in order:

@@ -1,8 +1,8 @@
 """Commit index arithmetic to machine integers.
 
-In: a loops-stage graph with values of dtype `index`. Out: the same with int32 or int64. Scalars are 64 bits wide on
-host programs, whose addresses are, and otherwise the narrowest of the two that interval analysis proves; lanes (used in
-masks) likewise the narrowest.
+In: a loops-stage graph with values of dtype `index`. Out: the same with int32 or int64. Scalars are 64 bits
+wide on host programs, whose addresses are, and otherwise the narrowest of the two that interval analysis
+proves; lanes (used in masks) likewise the narrowest.
 """
 
 from __future__ import annotations

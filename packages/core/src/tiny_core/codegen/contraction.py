@@ -1,15 +1,18 @@
 """Blocking of contractions (matmul, convolution) for a host with vector registers and caches.
 
-A contraction sums products of two operands, A and B, each used again along output axes that the other has. Two forms:
+A contraction sums products of two operands, A and B, each used again along output axes that the other has.
+Two forms:
 
-* *outer product*: lanes along an output axis of B; a register tile of rows of A times vectors of B; A is broadcast in
+* *outer product*: lanes along an output axis of B; a register tile of rows of A times vectors of B; A is
+broadcast in
   place, B is staged as the panel that the inner loop walks (packed, so contiguous whatever its layout was).
-* *dot product*: lanes along a reduce axis that is contiguous in both; a tile of rows of A times rows of B; lanes are
+* *dot product*: lanes along a reduce axis that is contiguous in both; a tile of rows of A times rows of B;
+lanes are
   added up at the end.
 
-The form, the tile and what is staged follow from strides, sizes, registers and near memory. The shape of the blocking is
-that of Goto and van de Geijn (TOMS 2008) and BLIS (Van Zee and van de Geijn, TOMS 2015), with the whole reduction in
-registers.
+The form, the tile and what is staged follow from strides, sizes, registers and near memory. The shape of the
+blocking is that of Goto and van de Geijn (TOMS 2008) and BLIS (Van Zee and van de Geijn, TOMS 2015), with the
+whole reduction in registers.
 """
 
 from __future__ import annotations
@@ -112,7 +115,8 @@ def _forms(facts: Facts, capabilities: Capabilities, a: Access, b: Access) -> li
 
 
 def _split(size: int, most: int) -> int:
-    """Return a tile of at most `most` for an axis of `size`: a divisor that is not much smaller, else `most`."""
+    """Return a tile of at most `most` for an axis of `size`: a divisor that is not much smaller, else
+    `most`."""
     most = min(size, most)
     best = next(d for d in range(most, 0, -1) if size % d == 0)
     return best if 2 * best > most else most
@@ -226,7 +230,8 @@ def _number(facts: Facts, access: Access) -> int:
 def _tile_bytes(
     build: _Builder, access: Access, inside: list[str], facts: Facts, whole: dict[str, int]
 ) -> int:
-    """Bytes of what `access` touches over the axes `inside` and the reduction, as `stage.tile_of` will find them."""
+    """Bytes of what `access` touches over the axes `inside` and the reduction, as `stage.tile_of` will find
+    them."""
     spans: dict[int, int] = {}
     for axis, stride in access.strides.items():
         if axis in facts.inner or axis in inside:
@@ -240,11 +245,11 @@ def _tile_bytes(
 
 
 def _stage_point(
-    build: _Builder, b: Access, order: list[str], threaded: set[str], capabilities: Capabilities, facts: Facts,
-    v: str, panel: int,
+    build: _Builder, b: Access, order: list[str], threaded: set[str], capabilities: Capabilities,
+    facts: Facts, v: str, panel: int,
 ) -> str | None:  # fmt: skip
-    """Return the loop inside which a panel of B is staged: as far out as fits, but not inside loops that would stage
-    the same panel again; "" stands for outside all loops. None if nowhere."""
+    """Return the loop inside which a panel of B is staged: as far out as fits, but not inside loops that
+    would stage the same panel again; "" stands for outside all loops. None if nowhere."""
     near = capabilities.space("local")
     room = near.bytes if near else 0
     names = [i for i in order if build.loop[i]]

@@ -1,9 +1,9 @@
 """Expansion: from ranges and reductions to lanes, copies, registers and loops.
 
-In: a kernel whose RANGEs are pieces with a kind (`axes.apply`, `loops.separate`). Out: a loops-stage graph: `unroll`
-pieces have become copies of the code, `vector` pieces lanes of values, and every REDUCE registers that are initialised
-before its loops, updated within, and read after. A value is expanded only over the pieces it depends on, so what is
-invariant is computed once.
+In: a kernel whose RANGEs are pieces with a kind (`axes.apply`, `loops.separate`). Out: a loops-stage graph:
+`unroll` pieces have become copies of the code, `vector` pieces lanes of values, and every REDUCE registers
+that are initialised before its loops, updated within, and read after. A value is expanded only over the
+pieces it depends on, so what is invariant is computed once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def expand(kernel: UOp, plan: Plan, capabilities: Capabilities) -> UOp:
     """Return the loops-stage graph of a kernel.
 
     Raises:
-        OptionError: the options ask for what cannot be expanded (two vector axes in one value, too many copies).
+        OptionError: the options ask for what cannot be expanded (two vector axes in one value, too many
+            copies).
     """
     return _Expander(kernel, plan, capabilities).run()
 
@@ -127,7 +128,7 @@ class _Expander:
             out.append(UOp(Ops.END, dtypes.void, (r, *self._close_below(inside, opened | {r}))))
         return out
 
-    # ---- one node --------------------------------------------------------------------------------------------------
+    # ---- one node
 
     def visit(self, node: UOp) -> None:
         if node in self.values or node in self.effects:
@@ -216,11 +217,11 @@ class _Expander:
                 out[at] = (UOp(Ops.END, dtypes.void, (r, *dict.fromkeys(inside))),)
         self.effects[node] = out
 
-    # ---- memory ----------------------------------------------------------------------------------------------------
+    # ---- memory
 
     def address(self, index: UOp, where: Where) -> tuple[UOp, int | None]:
-        """Return the index at lane 0 and its step from lane to lane; or the index and None if there is no constant step,
-        or the index depends on data (`at_lane` finds it lane by lane)."""
+        """Return the index at lane 0 and its step from lane to lane; or the index and None if there is no
+        constant step, or the index depends on data (`at_lane` finds it lane by lane)."""
         terms, constant = linear_form(index)
         step: int | None = 0
         rest: dict[UOp, int] = {}
@@ -323,7 +324,7 @@ class _Expander:
             for k in range(lanes)
         ]
 
-    # ---- reductions ------------------------------------------------------------------------------------------------
+    # ---- reductions
 
     def reduce_team(self, team: list[UOp]) -> None:
         """Expand REDUCEs that share their loops: one END closes the loops of all."""
@@ -341,12 +342,12 @@ class _Expander:
     ) -> list[tuple[tuple[UOp, ...], tuple[UOp, ...]]]:
         """Return which loops are summed over together, innermost first, with the loops around them.
 
-        A long sum of floats is made of short ones, so that its rounding error grows with their lengths and not with
-        their product; not where results fill the registers anyway, as a contraction's do.
+        A long sum of floats is made of short ones, so that its rounding error grows with their lengths and
+        not with their product; not where results fill the registers anyway, as a contraction's do.
         """
         if not loops:
             return []
-        whole = [((), loops)]
+        whole: list[tuple[tuple[UOp, ...], tuple[UOp, ...]]] = [((), loops)]
         trips = [int(r.src[0].value) if r.src[0].is_const else MAX_COPIES for r in loops]
         floats = any(n.payload(p.Reduce).op is Ops.ADD and n.dtype.is_float for n in team)
         slots = sum(len(made) for made in parts.values())
@@ -372,7 +373,8 @@ class _Expander:
         around: tuple[UOp, ...],
         loops: tuple[UOp, ...],
     ) -> dict[UOp, dict[tuple[int, ...], list[UOp]]]:
-        """Sum the parts of each result over `loops` in registers; return what is left to combine after the loops.
+        """Sum the parts of each result over `loops` in registers; return what is left to combine after the
+        loops.
 
         Args:
             parts: for each REDUCE, for each place of its result, values to reduce in every iteration.
@@ -451,7 +453,8 @@ def lane_of(value: UOp, k: int) -> UOp:
 
 
 def alignment(buf: UOp, index: UOp, lanes: int) -> int:
-    """Return the bytes to which the address of `index` is known to be aligned, at most those of the whole access."""
+    """Return the bytes to which the address of `index` is known to be aligned, at most those of the whole
+    access."""
     base = buf.base
     have = base.payload(p.Param).align if base.op is Ops.PARAM else 64
     terms, constant = linear_form(index)

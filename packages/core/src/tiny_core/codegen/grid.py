@@ -1,9 +1,9 @@
 """Parallel axes: thread, group and item pieces become what the target runs in parallel.
 
-In: a kernel after `axes.apply` and `loops.separate`. Out: the same with `thread` pieces taken from one flattened thread
-RANGE, and `group` and `item` pieces from SPECIAL nodes. A reduction over items goes through near memory: every item
-stores its part, and all read all parts (`barriers.insert` puts the barriers). A STORE that does not depend on an item
-axis is done by item 0 of it.
+In: a kernel after `axes.apply` and `loops.separate`. Out: the same with `thread` pieces taken from one
+flattened thread RANGE, and `group` and `item` pieces from SPECIAL nodes. A reduction over items goes through
+near memory: every item stores its part, and all read all parts (`barriers.insert` puts the barriers). A STORE
+that does not depend on an item axis is done by item 0 of it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def parallelize(kernel: UOp, plan: Plan, capabilities: Capabilities) -> tuple[UO
 
 
 def _teams(kernel: UOp, items: list[UOp]) -> list[list[UOp]]:
-    """Sort item RANGEs into dimensions of the group. Two of one length share a dimension if nothing depends on both:
-    what a row's items reduce first, they map over next."""
+    """Sort item RANGEs into dimensions of the group. Two of one length share a dimension if nothing depends
+    on both: what a row's items reduce first, they map over next."""
     together: set[tuple[UOp, UOp]] = set()
     for n in kernel.toposort():
         here = [r for r in n.ranges if r in items]
@@ -96,7 +96,8 @@ def _unflatten(whole: UOp, ranges: list[UOp]) -> dict[UOp, UOp]:
 def _special(
     level: str, ranges: list[UOp], limit: tuple[int, int, int], index: dict[UOp, UOp]
 ) -> tuple[int, int, int]:
-    """Spread axes over three dimensions, the innermost over dimension 0; all but the last two share dimension 2."""
+    """Spread axes over three dimensions, the innermost over dimension 0; all but the last two share dimension
+    2."""
     assert level in ("group", "item")
     dims = [1, 1, 1]
     buckets = [ranges[-1:], ranges[-2:-1], ranges[:-2]]

@@ -1,8 +1,8 @@
 """Options for targets with work-groups and work-items.
 
-Contractions: a tile of output elements per group and of registers per item, both operands staged in near memory for a
-slice of the reduction. Rows: a group per row, items along it, combining through near memory. Everything else: an
-element, or a few, per item.
+Contractions: a tile of output elements per group and of registers per item, both operands staged in near
+memory for a slice of the reduction. Rows: a group per row, items along it, combining through near memory.
+Everything else: an element, or a few, per item.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The heuristic: options for a kernel from what its target declares. No shape is written into it.
 
-In: a normalized kernel and capabilities. Out: options. `analyse` collects what the choices need: for every access its
-stride along every axis. Contractions are blocked in `contraction.py`, grids are filled in `grid_options.py`; here is
-what everything else gets: an axis in lanes, several accumulators, threads over outer axes.
+In: a normalized kernel and capabilities. Out: options. `analyse` collects what the choices need: for every
+access its stride along every axis. Contractions are blocked in `contraction.py`, grids are filled in
+`grid_options.py`; here is what everything else gets: an axis in lanes, several accumulators, threads over
+outer axes.
 """
 
 from __future__ import annotations
@@ -129,8 +130,9 @@ def pad(axis: str, n: int) -> Option:
 
 
 def lanes_for(facts: Facts, capabilities: Capabilities, size: int, limit: int = 0) -> int:
-    """Return how many lanes to use along an axis of `size`: as many as a register holds of the widest dtype that the
-    kernel moves, but no more than the power of two that covers the axis; 0 if no width fits all dtypes."""
+    """Return how many lanes to use along an axis of `size`: as many as a register holds of the widest dtype
+    that the kernel moves, but no more than the power of two that covers the axis; 0 if no width fits all
+    dtypes."""
     kinds = {n.dtype for n in facts.kernel.toposort() if n.dtype.bits and n.op not in (Ops.PARAM, Ops.BUFFER)}
     if not kinds:
         return 0
@@ -215,7 +217,8 @@ def _body(reduce: UOp) -> list[UOp]:
 def _best(
     facts: Facts, capabilities: Capabilities, axes: list[str], accesses: list[Access]
 ) -> tuple[str, int] | None:
-    """Return the axis along which most accesses are contiguous or constant, with the lanes to use, or None."""
+    """Return the axis along which most accesses are contiguous or constant, with the lanes to use, or
+    None."""
     best: tuple[float, int, str, int] | None = None
     for position, axis in enumerate(axes):
         size = facts.sizes[axis]

@@ -1,8 +1,8 @@
 """Linearization: a loops-stage graph to an ordered list.
 
-In: a SINK whose effects are closed by END. Out: a LINEAR node. Every node stands in the innermost loop that it depends
-on, and in no deeper one, so what does not change in a loop is computed before it. Loops run one after the other where
-AFTER says so, and as soon as something needs them.
+In: a SINK whose effects are closed by END. Out: a LINEAR node. Every node stands in the innermost loop that
+it depends on, and in no deeper one, so what does not change in a loop is computed before it. Loops run one
+after the other where AFTER says so, and as soon as something needs them.
 """
 
 from __future__ import annotations

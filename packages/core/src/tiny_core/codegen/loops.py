@@ -1,8 +1,9 @@
 """Loops: one RANGE per loop.
 
-In: a kernel whose reductions may share RANGEs although one needs the other's result (softmax: its maximum, its sum). Out:
-the same kernel, where two REDUCEs close the same RANGE only if one loop can serve both: equally deep in reductions and
-inside the same outer loops. The others run over copies of the axis (`Range.instance`).
+In: a kernel whose reductions may share RANGEs although one needs the other's result (softmax: its maximum,
+its sum). Out: the same kernel, where two REDUCEs close the same RANGE only if one loop can serve both:
+equally deep in reductions and inside the same outer loops. The others run over copies of the axis
+(`Range.instance`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
-
 
 _Loop = tuple[int, frozenset[UOp], frozenset[tuple[UOp, str]], str]
 
@@ -21,7 +21,8 @@ def separate(kernel: UOp) -> UOp:
 
 
 class _Separator:
-    """Loops are told apart by how deep their reductions are, what runs around them, and all ranges that close with them.
+    """Loops are told apart by how deep their reductions are, what runs around them, and all ranges that close
+    with them.
 
     Attributes:
         level: how many reductions, one needing the other, a REDUCE of the result ends.
@@ -70,7 +71,8 @@ class _Separator:
         return made
 
     def rename(self, node: UOp, mapping: dict[UOp, UOp]) -> UOp:
-        """Replace RANGEs where they are free. Reductions inside then run in another loop: so they get other ranges too."""
+        """Replace RANGEs where they are free. Reductions inside then run in another loop: so they get other
+        ranges too."""
         if all(old is new for old, new in mapping.items()):
             return node
         done: dict[UOp, UOp] = dict(mapping)

@@ -1,10 +1,13 @@
 """Normal form of a kernel's axes, before options are chosen.
 
-`split` cuts an axis wherever an index divides it by a constant, so that indices become linear. `merge` joins output axes,
-or reduce axes, that every access walks as one. In and out: a kernel. Afterwards axes are renamed i0, i1, …, r0, r1, …
+`split` cuts an axis wherever an index divides it by a constant, so that indices become linear. `merge` joins
+output axes, or reduce axes, that every access walks as one. In and out: a kernel. Afterwards axes are renamed
+i0, i1, …, r0, r1, …
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from tiny_core.codegen.axes import kernel_axes
 from tiny_core.ir import payload as p
@@ -62,7 +65,7 @@ def merge(kernel: UOp) -> UOp:
     while changed:
         changed = False
         axes = kernel_axes(kernel)
-        for outer, inner in zip(axes, axes[1:], strict=False):
+        for outer, inner in pairwise(axes):
             if outer.payload(p.Range).kind != inner.payload(p.Range).kind:
                 continue
             if not (outer.src[0].is_const and inner.src[0].is_const):
@@ -80,7 +83,8 @@ def merge(kernel: UOp) -> UOp:
 
 
 def _walked_as_one(kernel: UOp, outer: UOp, inner: UOp, m: int) -> bool:
-    """Whether outer and inner occur only in indices, as multiples of `outer * m + inner`, and are closed together."""
+    """Whether outer and inner occur only in indices, as multiples of `outer * m + inner`, and are closed
+    together."""
     indices: set[UOp] = set()
     for node in kernel.toposort():
         if node.op in (Ops.LOAD, Ops.STORE):

@@ -1,17 +1,15 @@
 """The passes of code generation, in order, and why there.
 
-1. normalize: axes that indices divide are cut, axes walked as one are joined, so that options see plain loops.
-2. options: those given in KernelInfo, else the heuristic's; `axes.plan` turns them into pieces of axes.
-3. axes.apply: RANGEs become pieces; padding becomes masks while indices are still whole expressions.
-4. loops.separate: one RANGE per loop, before anything is placed in one.
-5. stage: operands are brought into near memory; needs loops, and must precede lanes and copies.
-6. grid.parallelize: thread, group and item pieces; reductions over items go through near memory.
-7. expand: lanes, copies of the code, registers and explicit loops.
-8. barriers.insert: once all reads and writes of near memory are in the graph.
-9. plugin rules, point "after expand".
-10. commit: indices become int32 or int64, once no pass needs their algebra.
-11. decompose: what the target lacks, on typed nodes, between two simplifications.
-12. plugin rules, "before linearize"; linearize; plugin rules, "after linearize". The linear specification is checked.
+1. normalize: axes that indices divide are cut, axes walked as one are joined, so that options see plain
+loops. 2. options: those given in KernelInfo, else the heuristic's; `axes.plan` turns them into pieces of
+axes. 3. axes.apply: RANGEs become pieces; padding becomes masks while indices are still whole expressions. 4.
+loops.separate: one RANGE per loop, before anything is placed in one. 5. stage: operands are brought into near
+memory; needs loops, and must precede lanes and copies. 6. grid.parallelize: thread, group and item pieces;
+reductions over items go through near memory. 7. expand: lanes, copies of the code, registers and explicit
+loops. 8. barriers.insert: once all reads and writes of near memory are in the graph. 9. plugin rules, point
+"after expand". 10. commit: indices become int32 or int64, once no pass needs their algebra. 11. decompose:
+what the target lacks, on typed nodes, between two simplifications. 12. plugin rules, "before linearize";
+linearize; plugin rules, "after linearize". The linear specification is checked.
 """
 
 from __future__ import annotations
@@ -96,7 +94,8 @@ def _plugin(renderer: Renderer, point: str, graph: UOp) -> UOp:
 
 
 def name_of(kernel: UOp) -> str:
-    """Return a name that says what a kernel runs over: `r_32_64_r288` reduces 288 elements for each of 32 by 64."""
+    """Return a name that says what a kernel runs over: `r_32_64_r288` reduces 288 elements for each of 32 by
+    64."""
     sizes: dict[str, list[str]] = {"i": [], "r": []}
     for r in axes.kernel_axes(kernel):
         stop = r.src[0]
@@ -107,8 +106,8 @@ def name_of(kernel: UOp) -> str:
 
 
 def signature(kernel: UOp, linear: UOp, name: str, launch: grid.Launch) -> Signature:
-    """Return the calling convention of a kernel that has become `linear`: what simplification found unused is still
-    passed."""
+    """Return the calling convention of a kernel that has become `linear`: what simplification found unused is
+    still passed."""
     params: dict[int, ParamSpec] = {}
     scalars: dict[str, None] = {}
     near = 0

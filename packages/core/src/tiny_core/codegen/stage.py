@@ -1,9 +1,10 @@
 """Staging: bring a tile of an operand into near memory before the loops that use it.
 
-In: a kernel after `loops.separate`, and the stage options of its plan. Out: the same, where each staged LOAD reads near
-memory that a copy loop fills first. What the tile holds is found from the load's index: its terms are grouped by stride
-into the operand's dimensions, and each dimension spans the interval that its terms take over the loops inside the stage
-point. So a convolution's window is staged once, and elements outside the operand are zeros in the tile.
+In: a kernel after `loops.separate`, and the stage options of its plan. Out: the same, where each staged LOAD
+reads near memory that a copy loop fills first. What the tile holds is found from the load's index: its terms
+are grouped by stride into the operand's dimensions, and each dimension spans the interval that its terms take
+over the loops inside the stage point. So a convolution's window is staged once, and elements outside the
+operand are zeros in the tile.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Dim:
 
 @dataclass(slots=True)
 class Tile:
-    """What one LOAD touches inside a stage point: `fixed` is its index where all dimensions are at position 0."""
+    """What one LOAD touches inside a stage point: `fixed` is its index where all dimensions are at position
+    0."""
 
     load: UOp
     fixed: UOp
@@ -178,7 +180,8 @@ def _staged(tile: Tile, plan: Plan, option: Option, number: int, capabilities: C
 
 
 def _layout(dims: list[Dim], axes: tuple[str, ...], plan: Plan) -> list[Dim]:
-    """Order dimensions as `axes` names them, outer to inner; those not named stay outside, largest stride first."""
+    """Order dimensions as `axes` names them, outer to inner; those not named stay outside, largest stride
+    first."""
 
     def named(d: Dim) -> int:
         for k, name in enumerate(axes):
@@ -254,7 +257,8 @@ def _spread_over_items(
 
 
 def _moved(node: UOp, dims: list[Dim], at: list[UOp]) -> UOp:
-    """Rewrite a mask in terms of the positions of the copy loops instead of the loops inside the stage point."""
+    """Rewrite a mask in terms of the positions of the copy loops instead of the loops inside the stage
+    point."""
     inner = frozenset(r for d in dims for r in d.terms)
     if inner.isdisjoint(node.ranges):
         return node

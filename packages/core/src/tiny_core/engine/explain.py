@@ -129,7 +129,6 @@ class _Explanation:
         )
 
     # ---- storage from before
-    # -------------------------------------------------------------------------------------
 
     def _bring_all(self) -> None:
         for stored in self.capture.stored.values():
@@ -181,7 +180,6 @@ class _Explanation:
         self.constants[stored.id] = buffer if self.layer.owner(node) is None else duplicate(buffer)
 
     # ---- what the call returns and leaves
-    # ------------------------------------------------------------------------
 
     def _existing(self) -> set[int]:
         """Ids of cells that were there before the call, arguments apart."""

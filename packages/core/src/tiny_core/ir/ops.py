@@ -1,8 +1,9 @@
 """Every op of the IR, a sentence each.
 
-Stages in brackets: t = tensor graph, k = kernel (ranges and reductions), o = loops (expanded graph with registers and
-explicit loops, not yet ordered), l = linear (ordered list, the renderer's contract). Semantics are total: no op traps,
-and the PYTHON device is the definition. Sources are listed in order; `?` marks optional ones.
+Stages in brackets: t = tensor graph, k = kernel (ranges and reductions), o = loops (expanded graph with
+registers and explicit loops, not yet ordered), l = linear (ordered list, the renderer's contract). Semantics
+are total: no op traps, and the PYTHON device is the definition. Sources are listed in order; `?` marks
+optional ones.
 
 The set is closed: what a target adds is `TARGET` with a descriptor owned by a plugin.
 """
@@ -62,7 +63,7 @@ class Ops(Enum):
     CMPLE = "cmple"  # to bool; false with NaN
     CMPEQ = "cmpeq"  # to bool; false with NaN
     CMPNE = "cmpne"  # to bool; true with NaN
-    THREEFRY = "threefry"  # (counter, key) uint64 each: Threefry-2x32, 20 rounds (Salmon et al., SC 2011); low word first
+    THREEFRY = "threefry"  # (counter, key) uint64: Threefry-2x32-20 (Salmon et al., SC 2011), low word first
 
     # ternary
     WHERE = "where"  # (condition, x, y): x where the condition holds, else y
@@ -71,7 +72,7 @@ class Ops(Enum):
     )
 
     # conversion
-    CAST = "cast"  # to the node's dtype: integers wrap, floats round to nearest even, float to int saturates, NaN to 0
+    CAST = "cast"  # to the dtype: integers wrap, floats round to even, float to int saturates, NaN to 0
     BITCAST = "bitcast"  # the same bits under another dtype of equal width
 
     # values made of lanes
@@ -89,20 +90,20 @@ class Ops(Enum):
     SHEAR = (
         "shear"  # [t] out[…o…j…] = x[…o*stride + j*dilation…j…]. Payload Shear; windows and strided slices
     )
-    UNSHEAR = "unshear"  # [t] the adjoint of SHEAR: out[…i…j…] = x[…(i - j*dilation)/stride…j…], 0 where there is none
-    GATHER = "gather"  # [t] (x, i…) x indexed along its leading axes by integer tensors of one shape; 0 out of range
+    UNSHEAR = "unshear"  # [t] SHEAR's adjoint: out[…i…j…] = x[…(i - j*dilation)/stride…j…] or 0
+    GATHER = "gather"  # [t] (x, i…) leading axes indexed by integer tensors of one shape; 0 out of range
 
     # reductions
     REDUCE = "reduce"  # [t] (x) over axes, which disappear; [k] (x, range…) over ranges. Payload Reduce
 
     # memory; buf is a PARAM or BUFFER, possibly under AFTER
-    LOAD = "load"  # [k o l] (buf, index, gate?, alternative?). Payload Access. A gated-off lane touches no memory
+    LOAD = "load"  # [k o l] (buf, index, gate?, alternative?). Payload Access. Gated off: no memory touched
     STORE = "store"  # [k o l] (buf, index, value, gate?). Payload Access; [t] (view, value) without payload
     COPY = "copy"  # [t] (x) the same value on another device. Payload Copy
 
     # order
     AFTER = "after"  # [t k o l] (x, effect…) x, once the effects have happened; the only ordering edge
-    BARRIER = "barrier"  # [o l] (effect…) all items of the group have reached this point and see each other's near memory
+    BARRIER = "barrier"  # [o l] (effect…) all items of the group are here and see each other's near memory
 
     # structure
     SINK = "sink"  # [t] (x…) what to compute; [k o] (store…) a kernel. Payload KernelInfo for kernels
@@ -114,7 +115,8 @@ class Ops(Enum):
     # the open edge
     TARGET = "target"  # [k o l] an operation that a plugin describes. Payload TargetOp
 
-    # members are singletons: hash by identity in C, where Enum's own method is Python and on every rewriting path
+    # members are singletons: hash by identity in C, where Enum's own method is Python and on every rewriting
+    # path
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -124,8 +126,8 @@ class Ops(Enum):
 UNARY = frozenset({Ops.NEG, Ops.RECIP, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC, Ops.NOT})
 COMPARE = frozenset({Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE})
 BINARY = COMPARE | {
-    Ops.ADD, Ops.SUB, Ops.MUL, Ops.DIV, Ops.IDIV, Ops.IMOD, Ops.FLOORDIV, Ops.FLOORMOD, Ops.POW, Ops.MAX, Ops.MIN,
-    Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.THREEFRY,
+    Ops.ADD, Ops.SUB, Ops.MUL, Ops.DIV, Ops.IDIV, Ops.IMOD, Ops.FLOORDIV, Ops.FLOORMOD, Ops.POW,
+    Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.THREEFRY,
 }  # fmt: skip
 TERNARY = frozenset({Ops.WHERE, Ops.MULACC})
 CONVERT = frozenset({Ops.CAST, Ops.BITCAST})

@@ -1,4 +1,5 @@
-"""Payloads: the typed `arg` of each op family. Frozen and compared by value, so nodes that hold them can be interned."""
+"""Payloads: the typed `arg` of each op family. Frozen and compared by value, so nodes that hold them can be
+interned."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Storage:
     """Memory.
 
     Args:
-        id: identity. Unique in the process for device storage; for near memory and registers, unique in the kernel.
+        id: identity. Unique in the process for device storage; for near memory and registers, unique in the
+            kernel.
         size: number of elements (slots, for registers).
         space: name of an address space: `global` for device storage, `local`, `register`, or a target's own.
         device: the device, or an ordered tuple of devices that each hold a part; None within a kernel.
@@ -82,8 +84,9 @@ class Iota:
 
 
 AxisKind = Literal["loop", "reduce", "vector", "unroll", "thread", "group", "item", "device"]
-"""How an axis runs. `loop` and `reduce` one after the other; `vector` as lanes; `unroll` as copies of the code;
-`thread` over the threads of a host; `group` and `item` over work-groups and the items of a group; `device` over devices."""
+"""How an axis runs. `loop` and `reduce` one after the other; `vector` as lanes; `unroll` as copies of the
+code; `thread` over the threads of a host; `group` and `item` over work-groups and the items of a group;
+`device` over devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,8 @@ class Shear:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """A reduction by ADD, MUL, MAX or MIN; over `axes` at the tensor stage, over the range sources in a kernel."""
+    """A reduction by ADD, MUL, MAX or MIN; over `axes` at the tensor stage, over the range sources in a
+    kernel."""
 
     op: Ops
     axes: tuple[int, ...] = ()
@@ -196,14 +200,17 @@ Effect = Literal["pure", "read", "write", "async", "barrier", "convergent"]
 
 @dataclass(frozen=True)
 class TargetOp:
-    """An operation that a plugin adds: the descriptor is the plugin's, the node is `TARGET(descriptor, src…)`.
+    """An operation that a plugin adds: the descriptor is the plugin's, the node is `TARGET(descriptor,
+    src…)`.
 
     Args:
         name: `owner.operation`, as printed in the text form.
-        result: from the dtypes and shapes of the sources to the dtype and shape of the result; raises SpecError.
+        result: from the dtypes and shapes of the sources to the dtype and shape of the result; raises
+            SpecError.
         effect: what it does besides its result.
         cost: operations it counts for in estimates.
-        python: its semantics on the PYTHON device, numpy arrays in (lanes last), array out; None where it has none.
+        python: its semantics on the PYTHON device, numpy arrays in (lanes last), array out; None where it has
+            none.
     """
 
     name: str
@@ -220,11 +227,12 @@ class Option:
     """One optimisation of a kernel, applied in order.
 
     Args:
-        kind: "tile" splits `axis` into axis.0 (outer) and axis.1 of `n` iterations; "map" makes `axis` run as `how`;
-            "order" puts the axes in `axes` in this nesting order, outermost first; "group" splits a reduce axis over `n`
-            items that combine through near memory; "pad" rounds the axis up to a multiple of `n`; "stage" brings what
-            operand `slot` (its `access`-th distinct load) touches inside loop `axis` into `space` first, laid out with
-            `axes` from outer to inner.
+        kind: "tile" splits `axis` into axis.0 (outer) and axis.1 of `n` iterations; "map" makes `axis` run as
+            `how`;
+            "order" puts the axes in `axes` in this nesting order, outermost first; "group" splits a reduce
+            axis over `n` items that combine through near memory; "pad" rounds the axis up to a multiple of
+            `n`; "stage" brings what operand `slot` (its `access`-th distinct load) touches inside loop `axis`
+            into `space` first, laid out with `axes` from outer to inner.
         axis: a stable axis name.
         n: a size.
         how: an AxisKind.
@@ -248,13 +256,14 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """Of a kernel: the name it is printed under, and the options applied (or, before code generation, asked for)."""
+    """Of a kernel: the name it is printed under, and the options applied (or, before code generation, asked
+    for)."""
 
     name: str = "kernel"
     options: tuple[Option, ...] | None = None
 
 
 Payload = (
-    Const | Storage | Param | Variable | Iota | Range | Special | Lane | Shuffle | Shape | Axes | Bounds | Shear | Reduce
-    | Access | Copy | TargetOp | KernelInfo
+    Const | Storage | Param | Variable | Iota | Range | Special | Lane | Shuffle | Shape | Axes | Bounds | Shear
+    | Reduce | Access | Copy | TargetOp | KernelInfo
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """The node of the IR: immutable and hash-consed, so equality is identity.
 
-`UOp(op, dtype, src, arg)` looks itself up first: building the same node twice gives the same object. Shape is derived
-when a node is made (a malformed one raises ShapeError there); loops a value depends on are derived on demand.
-Builders (`const`, `a + b`, `buf.load(i)`, …) fill in dtypes, turn Python numbers into constants of the other operand's
-dtype and repeat a scalar over lanes.
+`UOp(op, dtype, src, arg)` looks itself up first: building the same node twice gives the same object. Shape is
+derived when a node is made (a malformed one raises ShapeError there); loops a value depends on are derived on
+demand. Builders (`const`, `a + b`, `buf.load(i)`, …) fill in dtypes, turn Python numbers into constants of
+the other operand's dtype and repeat a scalar over lanes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class UOp:
         shape = str(list(self.shape)) if self.shape else ""
         return f"<{self.op.value} {self.dtype.name}{shape} arg={self.arg}>"
 
-    # ---- payloads, read through typed accessors --------------------------------------------------------------------
+    # ---- payloads, read through typed accessors
 
     def payload(self, kind: type[_PayloadT]) -> _PayloadT:
         """Return `arg`, which must be of class `kind`."""
@@ -118,11 +118,11 @@ class UOp:
             node = node.src[0]
         return node
 
-    # ---- graph -----------------------------------------------------------------------------------------------------
+    # ---- graph
 
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
-        """Return all nodes below and including this one, sources first; `gate(node)` False does not enter a node's
-        sources (the node itself is listed)."""
+        """Return all nodes below and including this one, sources first; `gate(node)` False does not enter a
+        node's sources (the node itself is listed)."""
         return toposort((self,), gate)
 
     @property
@@ -150,7 +150,7 @@ class UOp:
                 done[node] = node if src == node.src else node.replace(src)
         return done[self]
 
-    # ---- builders --------------------------------------------------------------------------------------------------
+    # ---- builders
 
     @staticmethod
     def const(value: Number, dtype: DType | None = None, lanes: int = 0) -> UOp:
@@ -197,7 +197,8 @@ class UOp:
         return UOp(Ops.STACK, self.dtype, (self,) * lanes) if lanes else self
 
     def _operand(self, other: UOp | Number) -> UOp:
-        """`other` as an operand beside this node: of its dtype if a number, and over its lanes if a scalar."""
+        """`other` as an operand beside this node: of its dtype if a number, and over its lanes if a
+        scalar."""
         if not isinstance(other, UOp):
             other = UOp.const(other, self.dtype)
         return other.splat(self.shape[0]) if len(self.shape) == 1 and not other.shape else other
@@ -306,7 +307,8 @@ class UOp:
         lanes: int = 0,
         align: int = 0,
     ) -> UOp:
-        """Load from this PARAM or BUFFER; where `gate` is False, `alt` (default 0) without touching memory."""
+        """Load from this PARAM or BUFFER; where `gate` is False, `alt` (default 0) without touching
+        memory."""
         at = UOp.const(index) if isinstance(index, int) else index
         src: tuple[UOp, ...] = (self, at)
         if gate is not None:
@@ -341,7 +343,8 @@ _storage_ids: Iterator[int] = count(1)
 
 
 def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
-    """Return all nodes below and including `roots`, sources before users, in a fixed order; see `UOp.toposort`."""
+    """Return all nodes below and including `roots`, sources before users, in a fixed order; see
+    `UOp.toposort`."""
     order: dict[UOp, None] = {}
     stack = list(roots)
     stack.reverse()
@@ -376,7 +379,7 @@ def _open_ranges(node: UOp) -> frozenset[UOp]:
     return _EMPTY.union(*(s.ranges for s in node.src)) if node.src else _EMPTY
 
 
-# ---- shapes --------------------------------------------------------------------------------------------------------
+# ---- shapes
 
 
 def _shape(node: UOp) -> tuple[int, ...]:

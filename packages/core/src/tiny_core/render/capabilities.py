@@ -35,9 +35,11 @@ class Capabilities:
     """What a target can do.
 
     Args:
-        launch: "threads": a host program with a thread axis (Signature.parallel); "grid": work-groups and work-items.
+        launch: "threads": a host program with a thread axis (Signature.parallel); "grid": work-groups and
+            work-items.
         dtypes: dtypes it can load, store and compute with.
-        ops: pairs (op, dtype) it renders, for the ops of ALU, CAST and BITCAST, where dtype is that of the first source
+        ops: pairs (op, dtype) it renders, for the ops of ALU, CAST and BITCAST, where dtype is that of the
+            first source
             (of the second for WHERE). Everything else is decomposed before it sees the kernel.
         lanes: for a dtype, the widths (n,) that values may have; a dtype that is absent has scalars only.
         spaces: its address spaces, `global` and `register` included.

@@ -34,7 +34,8 @@ class Renderer(ABC):
         name: the RENDERER token of DEV.
         arch: with its name filled in and features completed.
         capabilities: what kernels may contain.
-        rules: rewrites of its own, by the point at which they enter: "after expand", "before linearize" (a SINK in and
+        rules: rewrites of its own, by the point at which they enter: "after expand", "before linearize" (a
+            SINK in and
             out), "after linearize" (a LINEAR). What they make must meet the specification of that stage.
     """
 
@@ -60,11 +61,12 @@ class Renderer(ABC):
 
     @abstractmethod
     def compiler(self) -> Compiler:
-        """Return the compiler for what `render` gives; raises DeviceError with a hint where its toolkit is missing."""
+        """Return the compiler for what `render` gives; raises DeviceError with a hint where its toolkit is
+        missing."""
 
     def host_pool(self) -> str:
-        """Return the source of the worker pool that runs host programs on threads (`devices/cpu/pool.py` has its
-        interface), for this renderer's compiler; "" for renderers of other targets."""
+        """Return the source of the worker pool that runs host programs on threads (`devices/cpu/pool.py` has
+        its interface), for this renderer's compiler; "" for renderers of other targets."""
         return ""
 
     def fingerprint(self) -> str:

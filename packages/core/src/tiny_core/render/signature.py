@@ -54,8 +54,9 @@ class Signature:
         local_bytes: near memory used by a group.
         device_index: whether the last scalar is the position of the device in the tensor's device tuple.
 
-    A host (CPU) program is `void name(void **buffers, const int64_t *scalars, int64_t begin, int64_t end)` and runs the
-    iterations begin … end-1 of its thread axis. A grid program gets buffers, then scalars, as its target passes them.
+    A host (CPU) program is `void name(void **buffers, const int64_t *scalars, int64_t begin, int64_t end)`
+    and runs the iterations begin … end-1 of its thread axis. A grid program gets buffers, then scalars, as
+    its target passes them.
     """
 
     name: str

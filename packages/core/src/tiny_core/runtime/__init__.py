@@ -1,1 +1,2 @@
-"""Devices as core sees them: memory, programs, queues. Backends implement `Runtime`; the engine uses `Device`."""
+"""Devices as core sees them: memory, programs, queues. Backends implement `Runtime`; the engine uses
+`Device`."""

@@ -1,7 +1,7 @@
 """Queue commands, and the queue that serves a runtime which only has blocking calls.
 
-The engine appends commands to a queue and submits it. A submitted queue can be submitted again (a captured batch): the
-commands are the same and only the `Slots` they refer to have other handles and scalars.
+The engine appends commands to a queue and submits it. A submitted queue can be submitted again (a captured
+batch): the commands are the same and only the `Slots` they refer to have other handles and scalars.
 """
 
 from __future__ import annotations

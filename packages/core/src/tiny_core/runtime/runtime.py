@@ -102,8 +102,8 @@ class Runtime(ABC):
         """
 
     def host_pool(self, binary: bytes) -> None:
-        """Take the compiled `Renderer.host_pool` of the device's renderer, once, before anything is launched. Runtimes
-        whose programs do not run on threads of the host have no use for it."""
+        """Take the compiled `Renderer.host_pool` of the device's renderer, once, before anything is launched.
+        Runtimes whose programs do not run on threads of the host have no use for it."""
 
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""
@@ -113,7 +113,8 @@ class Runtime(ABC):
         return BlockingQueue(self)
 
     def after_fork(self) -> None:
-        """Go on in a forked child, where no thread but the calling one exists; called there before anything else."""
+        """Go on in a forked child, where no thread but the calling one exists; called there before anything
+        else."""
 
     def close(self) -> None:
         """Release the device; called at most once."""

@@ -1,8 +1,8 @@
 """The schedule cache: graphs of one structure are scheduled once, whatever storage they read.
 
-A graph is rewritten so that its BUFFERs are numbered in the order of appearance; as nodes are unique, the rewritten roots
-are the key. The schedule that is kept mentions only such stand-ins, which never own memory; `bind` replaces them by the
-storage at hand and makes new storage for results and temporaries.
+A graph is rewritten so that its BUFFERs are numbered in the order of appearance; as nodes are unique, the
+rewritten roots are the key. The schedule that is kept mentions only such stand-ins, which never own memory;
+`bind` replaces them by the storage at hand and makes new storage for results and temporaries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def clear() -> None:
 
 
 def _canonical(roots: Sequence[UOp]) -> tuple[tuple[UOp, ...], dict[UOp, UOp], dict[UOp, UOp]]:
-    """Return the roots over numbered BUFFERs, the storage behind each of those, and the node behind each node."""
+    """Return the roots over numbered BUFFERs, the storage behind each of those, and the node behind each
+    node."""
     done: dict[UOp, UOp] = {}
     storage: dict[UOp, UOp] = {}
     for node in toposort(roots):

@@ -1,8 +1,8 @@
 """Reductions that algebra can do without a loop.
 
-A sum over an axis that only picks one element (one-hot masks, gathers written as comparisons) becomes that element; a
-sum of what does not depend on the axis becomes a product; a sum of the axis itself its closed form. Domain: integers and
-masks; for floats only the first, which adds nothing but zeros.
+A sum over an axis that only picks one element (one-hot masks, gathers written as comparisons) becomes that
+element; a sum of what does not depend on the axis becomes a product; a sum of the axis itself its closed
+form. Domain: integers and masks; for floats only the first, which adds nothing but zeros.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kernel borders: which nodes of a tensor graph are stored, and which are recomputed inside their users.
 
-Users are visited before what they use. Every visit tells a node where it would be evaluated (its *sites*: in which
-kernel, at which index expressions, inside which loops), so the cost of storing it can be weighed against that of
-evaluating it there. A stored node starts a kernel of its own, whose output axes are its own. `Border.why` keeps the
-figures behind each decision.
+Users are visited before what they use. Every visit tells a node where it would be evaluated (its *sites*: in
+which kernel, at which index expressions, inside which loops), so the cost of storing it can be weighed
+against that of evaluating it there. A stored node starts a kernel of its own, whose output axes are its own.
+`Border.why` keeps the figures behind each decision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Site = tuple[int, Index, "UOp | None"]
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel to be: `root` is the node it stores, `ranges` its output axes (index 0 where an axis has length 1)."""
+    """A kernel to be: `root` is the node it stores, `ranges` its output axes (index 0 where an axis has
+    length 1)."""
 
     root: UOp
     ranges: Index
@@ -46,7 +47,8 @@ class Border:
     Args:
         node: what is stored.
         why: the rule that decided.
-        store: modelled cost of storing it (elements moved count MOVE, operations FLOP) where costs were weighed, and
+        store: modelled cost of storing it (elements moved count MOVE, operations FLOP) where costs were
+            weighed, and
         inline: of evaluating it wherever it is used.
         bytes: bytes that are written and read because it is stored.
         flops: operations that would be repeated if it were not.
@@ -61,7 +63,8 @@ class Border:
 
     def __str__(self) -> str:
         shape = list(self.node.shape)
-        return f"{self.node.op.value} {shape}: {self.why}; moves {self.bytes} bytes, saves {self.flops} operations"
+        effect = f"moves {self.bytes} bytes, saves {self.flops} operations"
+        return f"{self.node.op.value} {shape}: {self.why}; {effect}"
 
 
 @dataclass(slots=True)
@@ -85,9 +88,9 @@ def is_storage(node: UOp) -> bool:
 
 
 def reduce_ranges(node: UOp, index: Index, gate: UOp | None = None) -> tuple[Index, tuple[UOp, ...]]:
-    """Return index and ranges for the reduced axes of a REDUCE that is evaluated at `index` where `gate` holds. They are
-    numbered after all that these depend on; siblings inside equally many reductions get the same ranges, so that their
-    loops can be shared."""
+    """Return index and ranges for the reduced axes of a REDUCE that is evaluated at `index` where `gate`
+    holds. They are numbered after all that these depend on; siblings inside equally many reductions get the
+    same ranges, so that their loops can be shared."""
     over = open_ranges(index) if gate is None else open_ranges(index) | gate.ranges
     depth = max((1 + depth_of(r) for r in over if r.payload(p.Range).kind == "reduce"), default=0)
     reduced: list[UOp] = []
@@ -213,7 +216,7 @@ class _Fuser:
             for s in dict.fromkeys(node.src):
                 self.visit(s, kernel, index if s.shape else (), gate, context)
 
-    # ---- the cost model --------------------------------------------------------------------------------------------
+    # ---- the cost model
 
     def border(self, node: UOp) -> Border | None:
         """Decide whether an evaluated node is stored; returns why, or None to inline it."""
@@ -244,7 +247,8 @@ class _Fuser:
         return border
 
     def row(self, node: UOp, length: int) -> Border | None:
-        """A reduction over `length` elements: fused with its user if it is evaluated once per element there."""
+        """A reduction over `length` elements: fused with its user if it is evaluated once per element
+        there."""
         sites = self.sites[node]
         if len({k for k, _, _ in sites}) > 1:
             return Border(node, f"reduction over {length} used by several kernels")
@@ -320,7 +324,8 @@ class _Fuser:
 
 
 def stored_value(node: UOp) -> UOp:
-    """Return what a forced node stores: the value of an assignment, the source of CONTIGUOUS, or the node itself."""
+    """Return what a forced node stores: the value of an assignment, the source of CONTIGUOUS, or the node
+    itself."""
     if node.op is Ops.AFTER:
         return node.src[1].src[1]
     if node.op is Ops.CONTIGUOUS:
@@ -352,6 +357,7 @@ def fuse(order: list[UOp], forced: set[UOp]) -> Fusion:
 
     Args:
         order: its nodes, sources first.
-        forced: nodes that are stored whatever it costs: results, assignments (AFTER), CONTIGUOUS, sources of copies.
+        forced: nodes that are stored whatever it costs: results, assignments (AFTER), CONTIGUOUS, sources of
+            copies.
     """
     return _Fuser(order, forced).run()

@@ -1,9 +1,9 @@
 """Groups: which kernels become one, and in which order the groups run.
 
-Two kernels over the same output axes are one if they read something in common, or one reads the other's result at the
-very index it is stored at, and no other kernel has to run between them. The order respects reads after writes, writes
-after reads of an earlier version, and copies. Where no order exists (a value is wanted after its storage has been
-overwritten), the versions to copy are returned instead.
+Two kernels over the same output axes are one if they read something in common, or one reads the other's
+result at the very index it is stored at, and no other kernel has to run between them. The order respects
+reads after writes, writes after reads of an earlier version, and copies. Where no order exists (a value is
+wanted after its storage has been overwritten), the versions to copy are returned instead.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def _aligned(writer: Kernel, sites: set[tuple[Index, UOp | None]]) -> bool:
 
 
 def _reads_in_step(reader: Kernel, writer: Kernel) -> bool:
-    """Whether the reader touches the storage that an assignment overwrites only at the element overwritten."""
+    """Whether the reader touches the storage that an assignment overwrites only at the element
+    overwritten."""
     target, at = view_index(writer.root.src[1].src[0], writer.ranges)
     for node, sites in reader.reads.items():
         if node is writer.root or not is_storage(node) or node.op is Ops.COPY or node.base is not target:

@@ -1,4 +1,5 @@
-"""What the scheduler gives: kernels and copies in the order they run, and where each root can be found afterwards."""
+"""What the scheduler gives: kernels and copies in the order they run, and where each root can be found
+afterwards."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class Schedule:
 
     Args:
         items: in an order that respects every dependency.
-        results: for each root, the node that holds its value once the items have run: movements over a BUFFER (or the
+        results: for each root, the node that holds its value once the items have run: movements over a BUFFER
+            (or the
             root itself where it needs no work).
         temporaries: BUFFER nodes that only the items use; a planner may let them share memory.
     """

@@ -1,7 +1,8 @@
 """From stored nodes to a kernel: every movement becomes index arithmetic, every leaf a LOAD.
 
-Takes the nodes one kernel stores and where each of them lies, and gives a SINK of the kernel stage with its arguments.
-Values that another store of the same kernel computes at the same index are used directly, not read back.
+Takes the nodes one kernel stores and where each of them lies, and gives a SINK of the kernel stage with its
+arguments. Values that another store of the same kernel computes at the same index are used directly, not read
+back.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Lowering:
     """Lowers the nodes of one kernel.
 
     Args:
-        places: for every stored node of the schedule, the BUFFER that holds it (row-major from element 0); assignments
+        places: for every stored node of the schedule, the BUFFER that holds it (row-major from element 0);
+            assignments
             (AFTER) and storage stand for themselves.
         members: the nodes this kernel stores.
     """
@@ -63,8 +65,9 @@ class Lowering:
         return self.finish(stores)
 
     def place(self, buffer: UOp, at: UOp, write: bool = False) -> UOp:
-        """Return a stand-in for the parameter that is `buffer` from the constant part of index `at` on: a BUFFER node
-        whose Storage.space is `arg` and whose id and size tell buffer and offset (see `finish`)."""
+        """Return a stand-in for the parameter that is `buffer` from the constant part of index `at` on: a
+        BUFFER node whose Storage.space is `arg` and whose id and size tell buffer and offset (see
+        `finish`)."""
         offset = offset_of(at, buffer)
         use = self.uses.setdefault((buffer, offset), _Use())
         use.writes |= write
@@ -75,7 +78,8 @@ class Lowering:
         )
 
     def finish(self, stores: list[UOp]) -> tuple[UOp, tuple[Arg, ...]]:
-        """Number the parameters: written ones first, each in the order of appearance; name the axes likewise."""
+        """Number the parameters: written ones first, each in the order of appearance; name the axes
+        likewise."""
         sink = UOp.sink(*(collapse(s) for s in stores))
         by_place = {(b.payload(p.Storage).id, str(o)): (b, o, use) for (b, o), use in self.uses.items()}
         order = sink.toposort()
@@ -94,7 +98,7 @@ class Lowering:
         mapping |= _axis_names(order)
         return sink.substitute(mapping), tuple(args)
 
-    # ---- values ----------------------------------------------------------------------------------------------------
+    # ---- values
 
     def value(self, node: UOp, index: Index, gate: UOp | None = None) -> UOp:
         """Return `node` at `index` as a scalar expression; where `gate` is False nothing is read."""
@@ -123,7 +127,8 @@ class Lowering:
         return [(pick, index[:lead], gate) for pick in node.src[1:]]
 
     def needs(self, task: Task) -> list[Task] | None:
-        """Return the evaluations that this one is built from, or None if a gather must evaluate its indices first."""
+        """Return the evaluations that this one is built from, or None if a gather must evaluate its indices
+        first."""
         node, index, gate = task
         here = self.stored_here(node, index, gate)
         if here and node.op is Ops.AFTER:
@@ -200,7 +205,8 @@ def view_index(view: UOp, index: Index) -> tuple[UOp, UOp]:
 
 
 def offset_of(at: UOp, buffer: UOp) -> int:
-    """Return the constant part of an index if it can be the argument's offset: the rest never points before it."""
+    """Return the constant part of an index if it can be the argument's offset: the rest never points before
+    it."""
     terms, constant = linear_form(at)
     if not 0 < constant < buffer.payload(p.Storage).size or bounds(from_linear(terms, 0))[0] < 0:
         return 0

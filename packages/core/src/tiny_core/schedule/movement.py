@@ -1,8 +1,8 @@
 """Movement ops as functions on indices.
 
-`source_index(node, index)` takes one index expression per axis of a movement node's output, and gives the index
-expressions into its source, with the condition under which that element exists (PAD, UNSHEAR), or None where it always
-does. Nothing is moved, ever: this is all that movement ops become.
+`source_index(node, index)` takes one index expression per axis of a movement node's output, and gives the
+index expressions into its source, with the condition under which that element exists (PAD, UNSHEAR), or None
+where it always does. Nothing is moved, ever: this is all that movement ops become.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def source_index(node: UOp, index: Index) -> tuple[Index, UOp | None]:
 
 
 def _reshape(have: tuple[int, ...], want: tuple[int, ...], index: Index) -> Index:
-    """Pair up groups of axes of equal product, so that only what changes is flattened and taken apart again."""
+    """Pair up groups of axes of equal product, so that only what changes is flattened and taken apart
+    again."""
     out: list[UOp] = []
     i = j = 0
     while i < len(have) or j < len(want):

@@ -1,8 +1,9 @@
 """What the scheduler needs to know of reductions before it decides borders.
 
-`split` makes two reductions of one that would run badly: of many elements to few, or over more than fits near memory.
-`is_contraction` tells reductions with reuse of operands (matmul, convolution), which own their unit and are never
-repeated. `epilogues` follows the element-wise chain after a reduction to the node whose storage it should write.
+`split` makes two reductions of one that would run badly: of many elements to few, or over more than fits near
+memory. `is_contraction` tells reductions with reuse of operands (matmul, convolution), which own their unit
+and are never repeated. `epilogues` follows the element-wise chain after a reduction to the node whose storage
+it should write.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ REUSE = 4  # iterations per distinct operand element from which a product-sum co
 
 
 def split(node: UOp) -> UOp:
-    """Return a REDUCE as two, the first to partial results: where there are too few results to run in parallel, and
-    where a contraction walks operands that no near memory holds to make comparatively few results."""
+    """Return a REDUCE as two, the first to partial results: where there are too few results to run in
+    parallel, and where a contraction walks operands that no near memory holds to make comparatively few
+    results."""
     if node.op is not Ops.REDUCE or not node.payload(p.Reduce).axes:
         return node
     if node.src[0].op is Ops.MUL and is_contraction(node):
@@ -38,8 +40,8 @@ def split(node: UOp) -> UOp:
 
 
 def _split_contraction(node: UOp) -> UOp:
-    """Cut the longest axis that is reduced and that both operands have, so that a part of the larger operand fits near
-    memory, unless the partial results would outweigh the operands."""
+    """Cut the longest axis that is reduced and that both operands have, so that a part of the larger operand
+    fits near memory, unless the partial results would outweigh the operands."""
     a, b = node.src[0].src
     axes = [i for i in node.payload(p.Reduce).axes if not (_broadcast(a, i) or _broadcast(b, i))]
     sizes = [underlying(s).size for s in (a, b)]
@@ -82,9 +84,9 @@ def _cut(x: UOp, axis: int, parts: int) -> UOp:
 
 
 def hoist_factor(node: UOp) -> UOp:
-    """Return an UNSHEAR of a product as the product of an UNSHEAR, if one factor does not vary along the sheared axis.
-    The gradient of a convolution is such a sum of products; so it stays one. Outside the window the other factor is
-    multiplied by zero: what was an exact 0 is NaN there if that factor is not finite."""
+    """Return an UNSHEAR of a product as the product of an UNSHEAR, if one factor does not vary along the
+    sheared axis. The gradient of a convolution is such a sum of products; so it stays one. Outside the window
+    the other factor is multiplied by zero: what was an exact 0 is NaN there if that factor is not finite."""
     if node.op is not Ops.UNSHEAR or node.src[0].op is not Ops.MUL:
         return node
     arg = node.payload(p.Shear)
@@ -127,9 +129,9 @@ def consumers(order: list[UOp]) -> dict[UOp, list[UOp]]:
 
 
 def epilogues(order: list[UOp], stops: set[UOp]) -> dict[UOp, UOp]:
-    """Map every REDUCE to the node that should be stored if the reduction ends a kernel: the last of the element-wise
-    operations that alone use it, up to one in `stops`. No two reductions share such a node, and the epilogue of a
-    contraction has no reductions of its own."""
+    """Map every REDUCE to the node that should be stored if the reduction ends a kernel: the last of the
+    element-wise operations that alone use it, up to one in `stops`. No two reductions share such a node, and
+    the epilogue of a contraction has no reductions of its own."""
     users = consumers(order)
     reduces = _with_reductions(order, stops)
     ends: dict[UOp, UOp] = {}
@@ -173,8 +175,9 @@ def _with_reductions(order: list[UOp], stops: set[UOp]) -> set[UOp]:
 
 
 def flops(order: list[UOp]) -> dict[UOp, float]:
-    """Return, for each node, the operations that an element of it takes if everything down to storage is computed for
-    it; what is broadcast counts in proportion, and reductions that are not SMALL, never repeated, count nothing."""
+    """Return, for each node, the operations that an element of it takes if everything down to storage is
+    computed for it; what is broadcast counts in proportion, and reductions that are not SMALL, never
+    repeated, count nothing."""
     out: dict[UOp, float] = {}
     for n in order:
         if n.op is Ops.REDUCE or not n.src:
@@ -188,8 +191,8 @@ def flops(order: list[UOp]) -> dict[UOp, float]:
     return out
 
 
-_COST = {Ops.DIV: 4, Ops.RECIP: 4, Ops.SQRT: 4, Ops.EXP2: 12, Ops.LOG2: 12, Ops.SIN: 16, Ops.POW: 30, Ops.CAST: 0,
-         Ops.THREEFRY: 80, Ops.IDIV: 20, Ops.IMOD: 20, Ops.FLOORDIV: 20, Ops.FLOORMOD: 20}  # fmt: skip
+_COST = {Ops.DIV: 4, Ops.RECIP: 4, Ops.SQRT: 4, Ops.EXP2: 12, Ops.LOG2: 12, Ops.SIN: 16, Ops.POW: 30,
+         Ops.CAST: 0, Ops.THREEFRY: 80, Ops.IDIV: 20, Ops.IMOD: 20, Ops.FLOORDIV: 20, Ops.FLOORMOD: 20}  # fmt: skip
 
 
 def loads(node: UOp, stop: set[UOp]) -> int:

@@ -1,7 +1,7 @@
 """`schedule`: from tensor graphs to a linear list of kernels and copies.
 
-In: root nodes of the tensor stage. Out: a `Schedule`. Guaranteed: an item runs after what it reads is written and before
-what it reads is overwritten; a value read at version n is the value of version n.
+In: root nodes of the tensor stage. Out: a `Schedule`. Guaranteed: an item runs after what it reads is written
+and before what it reads is overwritten; a value read at version n is the value of version n.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _schedule(roots: Sequence[UOp], device: p.Device) -> Schedule:
 
 
 def borders(roots: Sequence[UOp], device: p.Device = "CPU") -> tuple[Border, ...]:
-    """Return why each intermediate value of a graph is stored, in running order, with the bytes that this moves and the
-    operations that it saves. For people to read: `schedule` does not need it."""
+    """Return why each intermediate value of a graph is stored, in running order, with the bytes that this
+    moves and the operations that it saves. For people to read: `schedule` does not need it."""
     attempt = _Attempt(list(prepare(tuple(roots))), device)
     attempt.plan()
     return tuple(attempt.fusion.borders)
@@ -64,7 +64,8 @@ def _kept(roots: Sequence[UOp]) -> list[UOp]:
 
 
 def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
-    """Rewrite what the rest need not know of: DETACH, CONTIGUOUS of storage, reductions too long for one kernel."""
+    """Rewrite what the rest need not know of: DETACH, CONTIGUOUS of storage, reductions too long for one
+    kernel."""
     done: dict[UOp, UOp] = {}
     placed: set[UOp] = set()  # what has a device
     for node in toposort(roots):
@@ -81,7 +82,11 @@ def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
         elif new.op is Ops.COPY and new.src[0] not in placed:
             # there is nothing to copy: it is computed where it is wanted
             new = UOp(Ops.CONTIGUOUS, new.dtype, new.src, new.payload(p.Copy))
-        if new.op in (Ops.BUFFER, Ops.PARAM) or isinstance(new.arg, p.Copy) or any(s in placed for s in new.src):
+        if (
+            new.op in (Ops.BUFFER, Ops.PARAM)
+            or isinstance(new.arg, p.Copy)
+            or any(s in placed for s in new.src)
+        ):
             placed.add(new)
         done[node] = new
     return tuple(done[r] for r in roots)
@@ -139,8 +144,8 @@ class _Attempt:
         return next(iter(found), None)
 
     def plan(self) -> set[UOp]:
-        """Decide borders, groups and order. Returns versions of storage that must be copied to make an order possible;
-        none if there is one."""
+        """Decide borders, groups and order. Returns versions of storage that must be copied to make an order
+        possible; none if there is one."""
         forced = self._forced()
         self.fusion: Fusion = fuse(self.order, forced)
         self.groups, conflicts = group(self.order, self.fusion, self._device_of)
@@ -212,7 +217,8 @@ class _Attempt:
 
 
 def _below_views(node: UOp) -> UOp:
-    """Return the node to store for `node`: below views that only reorder what is stored contiguously anyway."""
+    """Return the node to store for `node`: below views that only reorder what is stored contiguously
+    anyway."""
     below = node
     while below.op is Ops.RESHAPE:
         below = below.src[0]
