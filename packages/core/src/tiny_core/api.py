@@ -1,5 +1,7 @@
-"""What compiler edges use: everything a renderer, a runtime or a kernel pack may import. Re-exports only; each name is
-imported when it is first asked for, so that loading a plugin stays cheap."""
+"""What compiler edges use: everything a renderer, a runtime or a kernel pack may import.
+
+Re-exports only; each name is imported when it is first asked for, so that loading a plugin stays cheap.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ _WHERE = {
     **dict.fromkeys(("GLOBAL", "REGISTER", "AddressSpace", "Capabilities"), "tiny_core.render.capabilities"),
     **dict.fromkeys(("Arch", "Compiled", "Compiler", "Renderer"), "tiny_core.render.renderer"),
     **dict.fromkeys(("ParamSpec", "ScalarSpec", "Signature"), "tiny_core.render.signature"),
-    **dict.fromkeys(("Handle", "ProgramHandle", "Runtime", "RuntimeCapabilities"), "tiny_core.runtime.runtime"),
+    **dict.fromkeys(
+        ("Handle", "ProgramHandle", "Runtime", "RuntimeCapabilities"), "tiny_core.runtime.runtime"
+    ),
     **dict.fromkeys(
         ("CompileError", "DataError", "DeviceError", "LaunchError", "OutOfMemory", "RaceError", "RenderError",
          "SpecError", "TargetError", "TinyError"),

@@ -264,6 +264,6 @@ class KernelInfo:
 
 
 Payload = (
-    Const | Storage | Param | Variable | Iota | Range | Special | Lane | Shuffle | Shape | Axes | Bounds | Shear
-    | Reduce | Access | Copy | TargetOp | KernelInfo
+    Const | Storage | Param | Variable | Iota | Range | Special | Lane | Shuffle | Shape | Axes | Bounds
+    | Shear | Reduce | Access | Copy | TargetOp | KernelInfo
 )  # fmt: skip

@@ -192,7 +192,8 @@ def flops(order: list[UOp]) -> dict[UOp, float]:
 
 
 _COST = {Ops.DIV: 4, Ops.RECIP: 4, Ops.SQRT: 4, Ops.EXP2: 12, Ops.LOG2: 12, Ops.SIN: 16, Ops.POW: 30,
-         Ops.CAST: 0, Ops.THREEFRY: 80, Ops.IDIV: 20, Ops.IMOD: 20, Ops.FLOORDIV: 20, Ops.FLOORMOD: 20}  # fmt: skip
+         Ops.CAST: 0, Ops.THREEFRY: 80, Ops.IDIV: 20, Ops.IMOD: 20, Ops.FLOORDIV: 20,
+         Ops.FLOORMOD: 20}  # fmt: skip
 
 
 def loads(node: UOp, stop: set[UOp]) -> int:
