@@ -18,6 +18,7 @@ from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import from_linear, linear_form
+from tiny_core.ir.interval import bounds
 from tiny_core.ir.ops import ELEMENTWISE, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
@@ -220,23 +221,30 @@ class _Expander:
     # ---- memory
 
     def address(self, index: UOp, where: Where) -> tuple[UOp, int | None]:
-        """Return the index at lane 0 and its step from lane to lane; or the index and None if there is no
-        constant step, or the index depends on data (`at_lane` finds it lane by lane)."""
+        """Return the index at lane 0 and its step from lane to lane; or the index and None if it has no
+        constant step (`at_lane` finds it lane by lane)."""
         terms, constant = linear_form(index)
         step: int | None = 0
         rest: dict[UOp, int] = {}
         moving = {r for r in index.ranges if _kind(r) in ("unroll", "vector")}
+        settled = True
         for atom, c in terms.items():
             if atom in moving:
                 if _kind(atom) == "unroll":
                     constant += c * where[atom]
                 else:
                     step = c
-            elif (moving and not moving.isdisjoint(atom.ranges)) or self.data(atom):
-                return self.awkward(index, where)
-            else:
-                rest[atom] = c
+                continue
+            if moving and not moving.isdisjoint(atom.ranges):
+                if any(_kind(r) == "vector" for r in atom.ranges):
+                    return index, None
+                settled = False
+            elif self.data(atom):
+                settled = False
+            rest[atom] = c
         base = from_linear(rest, 0)
+        if not settled:
+            return self.settle(base + constant if constant else base, where, 0), step
         if not constant:
             return base, step
         return (base + constant if rest else UOp.const(constant)), step
@@ -249,23 +257,25 @@ class _Expander:
             found = self.data_of[index] = [n for n in below if n.op in _DATA]
         return found
 
-    def awkward(self, index: UOp, where: Where) -> tuple[UOp, int | None]:
-        lanes = self.lanes(index)
-        if not lanes:
-            return self.at_lane(index, None, 0, where), 0
-        return index, None
-
     def at_lane(self, index: UOp, step: int | None, lane: int, where: Where) -> UOp:
-        if step is not None:
-            return simplify(index + step * lane) if lane else index
+        if step is None:
+            return self.settle(index, where, lane)
+        return simplify(index + step * lane) if lane else index
+
+    def settle(self, index: UOp, where: Where, lane: int) -> UOp:
+        """Return an index at a lane of a copy. Data in it are not looked into: the loops they come out of are
+        made once, and simplifying a use of them would make others."""
         known = {
-            r: UOp.const(where[r] if _kind(r) == "unroll" else lane)
+            r: UOp.const(where[r] if _kind(r) == "unroll" else lane, r.dtype)
             for r in index.ranges
             if _kind(r) in ("unroll", "vector")
         }
-        return simplify(
-            index.substitute(known | {n: lane_of(self.get(n, where), lane) for n in self.data(index)})
-        )
+        back: dict[UOp, UOp] = {}
+        for k, n in enumerate(self.data(index)):
+            low, high = bounds(n)
+            known[n] = UOp(Ops.VARIABLE, n.dtype, (), p.Variable(f"data{k}", low, high))
+            back[known[n]] = lane_of(self.get(n, where), lane)
+        return simplify(index.substitute(known)).substitute(back)
 
     def load(self, node: UOp, where: Where) -> UOp:
         buf = self.get(node.src[0], where)

@@ -96,7 +96,7 @@ def _read_elsewhere(kernel: Kernel) -> list[UOp]:
         node
         for node, sites in kernel.reads.items()
         if is_storage(node) and node.op is not Ops.COPY and node.base is target
-        if any(flat_index(index, node.shape) is not at for index, _ in sites)
+        if any(gate is not None or flat_index(index, node.shape) is not at for index, gate in sites)
     ]
 
 
@@ -189,7 +189,8 @@ def _reads_in_step(reader: Kernel, writer: Kernel) -> bool:
     for node, sites in reader.reads.items():
         if node is writer.root or not is_storage(node) or node.op is Ops.COPY or node.base is not target:
             continue
-        if any(flat_index(index, node.shape) is not at for index, _ in sites):
+        # one LOAD serves all that read the element; a masked one might come after the store
+        if any(gate is not None or flat_index(index, node.shape) is not at for index, gate in sites):
             return False
     return reader.root.op is not Ops.AFTER or reader.root.base is not target
 

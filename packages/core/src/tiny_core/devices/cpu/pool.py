@@ -79,7 +79,8 @@ RECORDS, COUNT, FIXUPS, FIXUP_COUNT, WORDS, TABLE, POSITION = range(7)
 COPY_CHUNK: Final = 1 << 16
 SPIN: Final = 50_000  # ns: longer than most gaps between kernels of a batch, shorter than what Python does
 SLICE: Final = 50_000_000  # ns after which the interpreter gets to see signals
-MOST_CHUNKS: Final = 256  # of a kernel: enough to balance many threads; the protocol has room for 65535
+# of a kernel: enough to balance many threads; each chunk stages its own copy of shared operands
+MOST_CHUNKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
