@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tools.bench.measure import interleave
-from tools.bench.processes import above_bare
+from tools.bench.measure import Round, interleave
+from tools.bench.processes import AboveBare
 from tools.bench.result import Budget, Line, Result
 
 ROUNDS: Final = 9
@@ -23,24 +23,31 @@ def run(seed: int) -> Result:
     """Measure; milliseconds above a bare interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         empty, full = Path(folder, "cold"), Path(folder, "warm")
-        cold_process = above_bare(OURS, {"TINY_CACHE_DIR": str(empty)})
+        cold_process = AboveBare(OURS, {"TINY_CACHE_DIR": str(empty)})
 
         def cold() -> float:
             shutil.rmtree(empty, ignore_errors=True)
             return cold_process()
 
-        contestants = {
-            "cold": cold,
-            "warm": above_bare(OURS, {"TINY_CACHE_DIR": str(full)}),
-            "torch": above_bare(TORCH),
-        }
+        warm_process, torch = AboveBare(OURS, {"TINY_CACHE_DIR": str(full)}), AboveBare(TORCH)
+        contestants: dict[str, Round] = {"cold": cold, "warm": warm_process, "torch": torch}
         for contestant in contestants.values():
             contestant()
         seen = interleave(contestants, ROUNDS, pause=0)
     return Result(
         "first_kernel",
         [
-            Line("cold cache", "ms", seen["cold"], "torch", seen["torch"], Budget(1000, 400)),
-            Line("warm cache", "ms", seen["warm"], "torch", seen["torch"], Budget(400, 150)),
+            Line(
+                "cold cache",
+                "ms",
+                seen["cold"],
+                "torch",
+                seen["torch"],
+                Budget(1000, 400),
+                cold_process.notes,
+            ),
+            Line(
+                "warm cache", "ms", seen["warm"], "torch", seen["torch"], Budget(400, 150), warm_process.notes
+            ),
         ],
     )

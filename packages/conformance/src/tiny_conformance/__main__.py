@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-USAGE = """usage: tiny-conform TARGET [-k EXPRESSION] [--dtypes A,B] [--seed N] [--json FILE] [any word of pytest]
+USAGE = """usage: tiny-conform TARGET [--dtypes A,B] [--seed N] [--json FILE] [any word of pytest]
 
 TARGET is what DEV= takes: CPU, CPU:LLVM, PYTHON, NULL:LLVM:gfx1100, …"""
 

@@ -1,6 +1,7 @@
 """Comparison of what a device gave with what numpy says, in units of the dtype's own precision.
 
-A *unit* (ulp) at a value is the distance to its neighbour in the dtype; the *epsilon* of a dtype is the unit at 1.
+A *unit* (ulp) at a value is the distance to its neighbour in the dtype; the *epsilon* of a dtype is the unit
+at 1.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ EXACT = Tolerance()
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return numpy's dtype for the name of one of tiny's."""
-    return np.dtype(_OTHERS.get(name, name))
+    dtype: np.dtype[Any] = np.dtype(_OTHERS.get(name, name))
+    return dtype
 
 
 def is_float(name: str) -> bool:
@@ -50,16 +52,37 @@ def is_float(name: str) -> bool:
     return "float" in name
 
 
-def epsilon(name: str) -> float:
-    """Return the distance from 1 to the next float."""
-    return float(ml_dtypes.finfo(numpy_dtype(name)).eps)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a float dtype reaches, as doubles.
+
+    Args:
+        largest: finite number.
+        normal: the smallest number of full precision.
+        least: the smallest number above 0.
+        epsilon: the distance from 1 to the next number.
+        exponents: of `normal`, and one more than that of `largest`.
+    """
+
+    largest: float
+    normal: float
+    least: float
+    epsilon: float
+    exponents: tuple[int, int]
+
+
+def limits(name: str) -> Limits:
+    """Return the limits of a float dtype."""
+    f: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]  # it has no type hints
+    largest, normal, least, epsilon = map(float, (f.max, f.smallest_normal, f.smallest_subnormal, f.eps))
+    return Limits(largest, normal, least, epsilon, (int(f.minexp), int(f.maxexp)))
 
 
 def unit(value: Array, name: str) -> Array:
     """Return the unit of a float dtype at each value (finite, in a wider dtype)."""
-    info = ml_dtypes.finfo(numpy_dtype(name))
-    _, exponent = np.frexp(np.maximum(np.abs(value), value.dtype.type(info.smallest_normal)))
-    return np.ldexp(value.dtype.type(info.eps), exponent - 1)
+    f, number = limits(name), value.dtype.type
+    _, exponent = np.frexp(np.maximum(np.abs(value), number(f.normal)))
+    return np.asarray(np.ldexp(number(f.epsilon), exponent - 1))
 
 
 def differences(got: Array, want: Array, tolerance: Tolerance, scale: Array | float = 1.0) -> str:
@@ -79,20 +102,20 @@ def differences(got: Array, want: Array, tolerance: Tolerance, scale: Array | fl
         return _show(got, want, bad) if bad.any() else ""
     with np.errstate(all="ignore"):
         rounded = want.astype(got.dtype)
-        same = (got == rounded) | ((got != got) & (rounded != rounded))
+        same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
         if tolerance == EXACT:
-            bad = ~same | (np.signbit(got) != np.signbit(rounded)) & (got == got)
+            bad = ~same | (np.signbit(got) != np.signbit(rounded)) & ~np.isnan(got)
             return _show(got, rounded, bad) if bad.any() else ""
         wide = np.promote_types(want.dtype, np.float64)
         exact, given = want.astype(wide), got.astype(wide)
-        info = ml_dtypes.finfo(got.dtype)
-        largest = wide.type(info.max)
+        number = wide.type
+        f = limits(name)
         # an overflow one unit early or late is an error of one unit
-        given = np.where(np.isinf(given), np.copysign(largest + unit(largest.reshape(1), name), given), given)
-        over = np.abs(exact) > largest
-        exact = np.where(over, np.copysign(largest + unit(largest.reshape(1), name), exact), exact)
+        beyond = f.largest + unit(np.asarray(number(f.largest)), name)
+        given = np.where(np.isinf(given), np.copysign(beyond, given), given)
+        exact = np.where(np.abs(exact) > f.largest, np.copysign(beyond, exact), exact)
         allowed = tolerance.ulps * unit(exact, name)
-        allowed = allowed + tolerance.epsilons * np.asarray(scale, wide) * wide.type(info.eps)
+        allowed = allowed + tolerance.epsilons * np.asarray(scale, wide) * number(f.epsilon)
         near = np.abs(given - exact) <= allowed
     bad = ~(same | near)
     if not bad.any():

@@ -142,12 +142,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     target, chosen = config.stash[_TARGET], config.getoption("--dtypes")
     wanted = set(chosen.split(",")) if chosen else None
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         params = (
             item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         )
-        names = {v for k, v in params.items() if k == "dtype" or k.endswith("_dtype")}
+        names = {str(v) for k, v in params.items() if k == "dtype" or k.endswith("_dtype")}
         item.user_properties.append(("op", getattr(params.get("op"), "name", _name_of(item))))
         item.user_properties.append(("dtypes", sorted(names)))
         (kept if wanted is None or names <= wanted else left).append(item)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
-from tiny_conformance.compare import Array, is_float, numpy_dtype
+from tiny_conformance.compare import Array, is_float, limits, numpy_dtype
 
 
 def specials(name: str) -> Array:
@@ -14,10 +13,9 @@ def specials(name: str) -> Array:
     if name == "bool":
         return np.array([False, True])
     if is_float(name):
-        f = ml_dtypes.finfo(dtype)
-        sizes = [0.0, 1.0, 0.5, 1.5, 2.5, f.max, f.smallest_normal, f.smallest_subnormal, np.inf, np.nan]
-        values = np.array(sizes, np.float64 if dtype.itemsize < 8 else dtype)
-        return np.concatenate([values, -values]).astype(dtype)
+        f = limits(name)
+        sizes = [0.0, 1.0, 0.5, 1.5, 2.5, f.largest, f.normal, f.least, np.inf, np.nan]
+        return np.array([*sizes, *(-x for x in sizes)]).astype(dtype)
     i = np.iinfo(dtype)
     few = [0, 1, 2, 3, i.max, i.max - 1, i.min, i.min + 1]
     return np.array(few if i.min == 0 else [*few, -1, -2, -3], dtype)
@@ -29,14 +27,14 @@ def numbers(name: str, count: int, rng: np.random.Generator) -> Array:
     if name == "bool":
         return rng.integers(0, 2, count).astype(bool)
     if is_float(name):
-        f = ml_dtypes.finfo(dtype)
-        exponents = rng.integers(int(f.minexp), int(f.maxexp), count)
-        return np.ldexp(rng.uniform(1, 2, count) * rng.choice([-1, 1], count), exponents).astype(dtype)
+        exponents = rng.integers(*limits(name).exponents, count)
+        sizes = np.ldexp(rng.uniform(1, 2, count), exponents)
+        return np.asarray(sizes * rng.choice([-1, 1], count)).astype(dtype)
     i = np.iinfo(dtype)
     bits = rng.integers(0, dtype.itemsize * 8, count).astype(np.uint64)
     wide = rng.integers(0, np.iinfo(np.uint64).max, count, np.uint64, endpoint=True)
     small = wide >> (np.uint64(63) - bits)
-    return (small.view(np.int64) if i.min else small).astype(dtype)
+    return np.asarray(small.view(np.int64) if i.min else small).astype(dtype)
 
 
 def uniform(name: str, shape: tuple[int, ...], rng: np.random.Generator, low: float, high: float) -> Array:

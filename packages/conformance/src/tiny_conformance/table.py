@@ -26,13 +26,14 @@ class Op:
     Args:
         name: what reports call it.
         ours: it, on tensors.
-        numpy: it, on arrays. Where the tolerance is exact, arrays are of the dtype itself; otherwise floats come in a
-            wider dtype, whose results are taken for the exact ones.
+        numpy: it, on arrays. Where the tolerance is exact, arrays are of the dtype itself; otherwise floats
+            come in a wider dtype, whose results are taken for the exact ones.
         dtypes: of the operands.
         tolerance: of float results.
         domain: between what floats are drawn; None for the whole range of the dtype, special values included.
         result: dtype of the result; "" for that of the operands.
-        magnitude: of what is rounded on the way, which `Tolerance.epsilons` refers to, from the operands; None for 1.
+        magnitude: of what is rounded on the way, which `Tolerance.epsilons` refers to, from the operands;
+            None for 1.
     """
 
     name: str

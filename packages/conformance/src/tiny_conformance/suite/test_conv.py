@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,8 +63,8 @@ def windows(x: Array, kernel: tuple[int, ...], stride: tuple[int, ...], dilation
     n = len(kernel)
     axes = tuple(range(x.ndim - n, x.ndim))
     span = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-    view = np.lib.stride_tricks.sliding_window_view(x, span, axes)  # type: ignore[call-overload]  # numpy's stub wants ints
-    steps = tuple(slice(None, None, s) for s in stride) + tuple(slice(None, None, d) for d in dilation)
+    view = np.lib.stride_tricks.sliding_window_view(x, span, axes)
+    steps: Any = tuple(slice(None, None, s) for s in (*stride, *dilation))
     return np.asarray(view[(..., *steps)])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tiny_conformance import sample
-from tiny_conformance.compare import Tolerance, numpy_dtype
+from tiny_conformance.compare import Array, Tolerance, numpy_dtype
 from tiny_conformance.plugin import Check
 from tiny_conformance.table import ALL, NUMBERS, dtypes_of
 from tiny_core import Tensor
@@ -57,7 +57,7 @@ def test_arange_in_an_expression(check: Check) -> None:
 def test_numbers_and_lists(data: object, check: Check) -> None:
     x = np.array(data)
     default = {"i": np.int32, "f": np.float32, "b": np.bool_}[x.dtype.kind]
-    want = x.astype(np.int64 if data == [2**40] else default)
+    want: Array = x.astype(np.int64 if data == [2**40] else default)
     check(Tensor(data), want)  # type: ignore[arg-type]  # a list of lists
 
 

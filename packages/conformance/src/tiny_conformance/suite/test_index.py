@@ -13,11 +13,14 @@ from tiny_conformance.table import ALL, INTS, dtypes_of
 from tiny_core import Tensor
 
 # of an array of shape (5, 6, 7)
+ALL_OF = slice(None)
 PARTS: dict[str, Any] = {
-    "2": 2, "-1": -1, "1, 2": (1, 2), "1, 2, -3": (1, 2, -3), "1:4": slice(1, 4), "::2": slice(None, None, 2),
-    "::-1": slice(None, None, -1), ":, 1:5:3": (slice(None), slice(1, 5, 3)), "4:1:-2": slice(4, 1, -2),
-    "..., 3": (Ellipsis, 3), "1, ..., 2": (1, Ellipsis, 2), "None, 1": (None, 1), ":, None, :, 2": (slice(None), None, slice(None), 2),
-    "-3:": slice(-3, None), "10:": slice(10, None), "2:2": slice(2, 2), "...": Ellipsis, ":, :, 5:0:-2": (slice(None), slice(None), slice(5, 0, -2)),
+    "2": 2, "-1": -1, "1, 2": (1, 2), "1, 2, -3": (1, 2, -3), "1:4": slice(1, 4),
+    "::2": slice(None, None, 2), "::-1": slice(None, None, -1), "4:1:-2": slice(4, 1, -2),
+    "-3:": slice(-3, None), "10:": slice(10, None), "2:2": slice(2, 2),
+    "...": Ellipsis, "..., 3": (Ellipsis, 3), "1, ..., 2": (1, Ellipsis, 2),
+    "None, 1": (None, 1), ":, None, :, 2": (ALL_OF, None, ALL_OF, 2),
+    ":, 1:5:3": (ALL_OF, slice(1, 5, 3)), ":, :, 5:0:-2": (ALL_OF, ALL_OF, slice(5, 0, -2)),
     "1:3, ::-2, 2:": (slice(1, 3), slice(None, None, -2), slice(2, None)),
 }  # fmt: skip
 

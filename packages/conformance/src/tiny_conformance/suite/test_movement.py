@@ -22,7 +22,10 @@ MOVES: dict[str, Move] = {
     "unflatten": (lambda t: t.unflatten(2, (2, 3)), lambda x: x.reshape(4, 5, 2, 3)),
     "squeeze": (lambda t: t[:1].squeeze(0), lambda x: x[0]),
     "unsqueeze": (lambda t: t.unsqueeze(1), lambda x: x[:, None]),
-    "expand": (lambda t: t.unsqueeze(1).expand(4, 3, 5, 6), lambda x: np.broadcast_to(x[:, None], (4, 3, 5, 6))),
+    "expand": (
+        lambda t: t.unsqueeze(1).expand(4, 3, 5, 6),
+        lambda x: np.broadcast_to(x[:, None], (4, 3, 5, 6)),
+    ),
     "expand front": (lambda t: t.expand(2, 4, 5, 6), lambda x: np.broadcast_to(x, (2, 4, 5, 6))),
     "permute": (lambda t: t.permute(2, 0, 1), lambda x: x.transpose(2, 0, 1)),
     "transpose": (lambda t: t.transpose(0, 2), lambda x: x.transpose(2, 1, 0)),
@@ -37,17 +40,35 @@ MOVES: dict[str, Move] = {
     "triu": (lambda t: t.triu(-1), lambda x: np.triu(x, -1)),
     "split": (lambda t: t.split(2, 1)[2], lambda x: x[:, 4:]),
     "chunk": (lambda t: t.chunk(3, 2)[1], lambda x: x[:, :, 2:4]),
-    "unfold": (lambda t: t.unfold(2, 3, 2), lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, 2)[:, :, ::2]),
+    "unfold": (
+        lambda t: t.unfold(2, 3, 2),
+        lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, 2)[:, :, ::2],
+    ),
     "cat": (lambda t: t.cat(t[:2], dim=0), lambda x: np.concatenate([x, x[:2]])),
     "cat last": (lambda t: t.cat(t, t[:, :, :1], dim=2), lambda x: np.concatenate([x, x, x[:, :, :1]], 2)),
     "stack": (lambda t: t.stack(t.flip(0), dim=1), lambda x: np.stack([x, x[::-1]], 1)),
-    "transpose of a pad": (lambda t: t.pad(((1, 1), (0, 0), (0, 0))).T if t.ndim == 2 else t.pad(((1, 1), (0, 0), (0, 0))).permute(2, 1, 0), lambda x: np.pad(x, ((1, 1), (0, 0), (0, 0))).transpose(2, 1, 0)),
-    "reshape of a transpose": (lambda t: t.permute(1, 0, 2).reshape(20, 6), lambda x: x.transpose(1, 0, 2).reshape(20, 6)),
-    "shrink of a reshape of a pad": (lambda t: t.pad(((0, 0), (1, 1), (0, 0))).reshape(28, 6)[3:20, 1:], lambda x: np.pad(x, ((0, 0), (1, 1), (0, 0))).reshape(28, 6)[3:20, 1:]),
-    "flip of an expand of a slice": (lambda t: t[:, 2:3].expand(4, 3, 6).flip(2), lambda x: np.broadcast_to(x[:, 2:3], (4, 3, 6))[:, :, ::-1]),
-    "slice of a cat": (lambda t: t.cat(t, dim=1)[1:3, 3:8, ::2], lambda x: np.concatenate([x, x], 1)[1:3, 3:8, ::2]),
+    "transpose of a pad": (
+        lambda t: t.pad(((1, 1), (0, 0), (0, 0))).permute(2, 1, 0),
+        lambda x: np.pad(x, ((1, 1), (0, 0), (0, 0))).transpose(2, 1, 0),
+    ),
+    "reshape of a transpose": (
+        lambda t: t.permute(1, 0, 2).reshape(20, 6),
+        lambda x: x.transpose(1, 0, 2).reshape(20, 6),
+    ),
+    "shrink of a reshape of a pad": (
+        lambda t: t.pad(((0, 0), (1, 1), (0, 0))).reshape(28, 6)[3:20, 1:],
+        lambda x: np.pad(x, ((0, 0), (1, 1), (0, 0))).reshape(28, 6)[3:20, 1:],
+    ),
+    "flip of an expand of a slice": (
+        lambda t: t[:, 2:3].expand(4, 3, 6).flip(2),
+        lambda x: np.broadcast_to(x[:, 2:3], (4, 3, 6))[:, :, ::-1],
+    ),
+    "slice of a cat": (
+        lambda t: t.cat(t, dim=1)[1:3, 3:8, ::2],
+        lambda x: np.concatenate([x, x], 1)[1:3, 3:8, ::2],
+    ),
     "nothing": (lambda t: t, lambda x: x),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(MOVES))
@@ -74,17 +95,21 @@ def test_move_each_dtype(dtype: str, name: str, rng: np.random.Generator, check:
     check(ours(Tensor(x)).contiguous(), np.ascontiguousarray(numpys(x)))
 
 
-@pytest.mark.parametrize("name", ["reshape", "permute", "pad", "flip", "expand", "cat", "unsqueeze"])
+# of an array of shape (0, 3)
+OF_NOTHING: dict[str, Move] = {
+    "reshape": (lambda t: t.reshape(3, 0, 2), lambda x: x.reshape(3, 0, 2)),
+    "permute": (lambda t: t.permute(1, 0), lambda x: x.T),
+    "pad": (lambda t: t.pad(((1, 1), (0, 0))), lambda x: np.pad(x, ((1, 1), (0, 0)))),
+    "flip": (lambda t: t.flip(0), lambda x: x),
+    "expand": (lambda t: t.expand(2, 0, 3), lambda x: np.broadcast_to(x, (2, 0, 3))),
+    "cat": (lambda t: t.cat(t.ones(2, 3)), lambda x: np.ones((2, 3), np.float32)),
+    "unsqueeze": (lambda t: t.unsqueeze(0), lambda x: x[None]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(OF_NOTHING))
 def test_nothing_to_move(name: str, check: Check) -> None:
-    ours, numpys = {
-        "reshape": (lambda t: t.reshape(3, 0, 2), lambda x: x.reshape(3, 0, 2)),
-        "permute": (lambda t: t.permute(1, 0), lambda x: x.T),
-        "pad": (lambda t: t.pad(((1, 1), (0, 0))), lambda x: np.pad(x, ((1, 1), (0, 0)))),
-        "flip": (lambda t: t.flip(0), lambda x: x),
-        "expand": (lambda t: t.expand(2, 0, 3), lambda x: np.broadcast_to(x, (2, 0, 3))),
-        "cat": (lambda t: t.cat(t.ones(2, 3)), lambda x: np.ones((2, 3), np.float32)),
-        "unsqueeze": (lambda t: t.unsqueeze(0), lambda x: x[None]),
-    }[name]  # fmt: skip
+    ours, numpys = OF_NOTHING[name]
     x = np.zeros((0, 3), np.float32)
     check(ours(Tensor(x)), np.ascontiguousarray(numpys(x)))
 

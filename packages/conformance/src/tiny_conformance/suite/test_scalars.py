@@ -79,7 +79,7 @@ def test_nothing_is_folded_that_nan_and_infinity_change(dtype: str, check: Check
         check(t * 0.0, x * np.asarray(0, x.dtype))
         check(t - t, x - x)
         check(t / t, x / x)
-    check(t == t, x == x)
+    check(t == t, ~np.isnan(x))  # noqa: PLR0124
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e30, -0.0])

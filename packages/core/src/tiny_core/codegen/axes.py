@@ -8,6 +8,7 @@ runs. `apply` rewrites the kernel so that every RANGE is such a piece. Names are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
@@ -158,6 +159,12 @@ def _stage(plan: Plan, option: Option) -> None:
 _APPLY = {"tile": _tile, "map": _map, "order": _order, "pad": _pad, "group": _group, "stage": _stage}
 
 
+def load_of(kernel: UOp, slot: int, access: int) -> UOp | None:
+    """Return the `access`-th LOAD of PARAM `slot`, or None."""
+    loads = (n for n in kernel.toposort() if n.op is Ops.LOAD and n.src[0].op is Ops.PARAM)
+    return next(islice((n for n in loads if n.src[0].payload(p.Param).slot == slot), access, None), None)
+
+
 def apply(kernel: UOp, plan: Plan) -> UOp:
     """Rewrite a kernel so that its RANGEs are the pieces of the plan; padded iterations neither load nor
     store."""
@@ -184,7 +191,7 @@ def apply(kernel: UOp, plan: Plan) -> UOp:
                 q.kind == "vector" for q in axis.pieces
             ):
                 clamped[axis.range] = index[axis.range].minimum(axis.size - 1)
-    staged = frozenset(o.slot for o in plan.stages)
+    staged = {load for o in plan.stages if (load := load_of(kernel, o.slot, o.access)) is not None}
     return _Rewrite(index, guards, clamped, pieces, staged).run(kernel)
 
 
@@ -194,7 +201,7 @@ class _Rewrite:
     guards: dict[UOp, UOp]
     clamped: dict[UOp, UOp]
     pieces: dict[UOp, tuple[UOp, ...]]
-    staged: frozenset[int]
+    staged: set[UOp]
 
     def run(self, kernel: UOp) -> UOp:
         done: dict[UOp, UOp] = {}
@@ -223,10 +230,12 @@ class _Rewrite:
     def load(self, node: UOp, done: dict[UOp, UOp]) -> UOp:
         over = node.src[1].ranges
         clamped = self.clamped
-        if node.src[0].payload(p.Param).slot in self.staged:
+        if node in self.staged:
             # read through a tile, whose copy loop keeps within the operand
             gate, clamped = None, {}
         else:
+            if clamped and any(n.op in (Ops.LOAD, Ops.REDUCE) for n in node.src[1].toposort()):
+                clamped = {}  # what an index is read from has guards of its own
             gate = self.gate(over, clamped)
         if any(r in over for r in clamped):
             at = node.src[1].substitute({**self.index, **clamped})
@@ -239,7 +248,9 @@ class _Rewrite:
         if gate is None:
             return UOp(Ops.LOAD, node.dtype, (done[node.src[0]], at), node.arg)
         alt = done[node.src[3]] if len(node.src) == 4 else UOp.const(0, node.dtype)
-        return UOp(Ops.LOAD, node.dtype, (done[node.src[0]], at, simplify(gate), alt), node.arg)
+        if node not in self.staged:  # staging wants to see what a mask compares
+            gate = simplify(gate)
+        return UOp(Ops.LOAD, node.dtype, (done[node.src[0]], at, gate, alt), node.arg)
 
     def store(self, node: UOp, done: dict[UOp, UOp]) -> UOp:
         buf, at, value, *own = (done[s] for s in node.src)

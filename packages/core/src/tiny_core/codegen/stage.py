@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tiny_core import dtypes
-from tiny_core.codegen.axes import Plan
+from tiny_core.codegen.axes import Plan, load_of
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
+from tiny_core.ir.algebra.compare import parts_of
 from tiny_core.ir.algebra.index import from_linear, linear_form
 from tiny_core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from tiny_core.ir.payload import Option
@@ -52,12 +54,21 @@ class Dim:
 
 @dataclass(slots=True)
 class Tile:
-    """What one LOAD touches inside a stage point: `fixed` is its index where all dimensions are at position
-    0."""
+    """What one LOAD touches inside a stage point.
+
+    Args:
+        load: the LOAD.
+        fixed: its index where all dimensions are at position 0.
+        dims: its dimensions.
+        exists: the part of its mask that says which elements there are, and
+        used: the part that is the same for all elements, and stays where they are used.
+    """
 
     load: UOp
     fixed: UOp
     dims: list[Dim]
+    exists: UOp | None
+    used: UOp | None
 
     @property
     def size(self) -> int:
@@ -84,11 +95,10 @@ def stage(kernel: UOp, plan: Plan, capabilities: Capabilities) -> UOp:
 
 def find_load(kernel: UOp, slot: int, access: int) -> UOp:
     """Return the `access`-th LOAD of PARAM `slot`; raises OptionError."""
-    loads = [n for n in kernel.toposort() if n.op is Ops.LOAD and n.src[0].op is Ops.PARAM
-             and n.src[0].payload(p.Param).slot == slot]  # fmt: skip
-    if access >= len(loads):
-        raise OptionError(f"no load number {access} of operand {slot}: there are {len(loads)}")
-    return loads[access]
+    load = load_of(kernel, slot, access)
+    if load is None:
+        raise OptionError(f"no load number {access} of operand {slot}")
+    return load
 
 
 def tile_of(load: UOp, plan: Plan, at: str) -> Tile:
@@ -115,9 +125,55 @@ def tile_of(load: UOp, plan: Plan, at: str) -> Tile:
         if abs(c) % stride:
             unit, stride = abs(c), 1
         by_unit.setdefault(unit, {})[atom] = sign * stride
-    dims = [_dim(unit, parts, plan, is_fixed) for unit, parts in sorted(by_unit.items(), reverse=True)]
+    masks = _mask_forms(load.src[2]) if len(load.src) == 4 else []
+    dims = [
+        _dim(unit, part, plan, is_fixed)
+        for unit, parts in sorted(by_unit.items(), reverse=True)
+        for part in _apart(parts, masks)
+    ]
     base = constant + sum(d.unit * d.lo for d in dims)
-    return Tile(load, from_linear(fixed, base), dims)
+    exists, used = _halves(load.src[2], dims, is_fixed) if len(load.src) == 4 else (None, None)
+    return Tile(load, from_linear(fixed, base), dims, exists, used)
+
+
+def _halves(gate: UOp, dims: list[Dim], is_fixed: Callable[[UOp], bool]) -> tuple[UOp | None, UOp | None]:
+    """Part a mask into what depends on elements, and what depends on other loops inside the stage point."""
+    along = frozenset(r for d in dims for r in d.terms)
+    halves: list[UOp | None] = [None, None]
+    for part in parts_of(Ops.AND, gate):
+        moves = [r for r in part.ranges if not is_fixed(r)]
+        foreign = not along.issuperset(moves)
+        if foreign and not along.isdisjoint(moves):
+            raise OptionError("cannot stage: a mask compares a position with a loop the operand does not have")
+        have = halves[foreign]
+        halves[foreign] = part if have is None else have & part
+    return halves[0], halves[1]
+
+
+def _mask_forms(gate: UOp) -> list[dict[UOp, int]]:
+    """Return the linear forms that a mask compares or divides."""
+    forms = []
+    pending = [
+        simplify(n.src[0] - n.src[1])
+        for n in gate.toposort()
+        if n.op in COMPARE and n.src[0].dtype is dtypes.index
+    ]
+    while pending:
+        terms, _ = linear_form(pending.pop())
+        forms.append(terms)
+        for atom in terms:
+            if atom.op in ELEMENTWISE:
+                pending.extend(s for s in atom.src if s.dtype is dtypes.index and s.ranges)
+    return forms
+
+
+def _apart(parts: dict[UOp, int], masks: list[dict[UOp, int]]) -> list[dict[UOp, int]]:
+    """Take terms of one stride apart where masks say that they are positions along different dimensions: a
+    row may be as long as a step of the window along the columns."""
+    groups: dict[tuple[Fraction, ...], dict[UOp, int]] = {}
+    for r, c in parts.items():
+        groups.setdefault(tuple(Fraction(terms.get(r, 0), c) for terms in masks), {})[r] = c
+    return list(groups.values())
 
 
 def _dim(unit: int, parts: dict[UOp, int], plan: Plan, is_fixed: Callable[[UOp], bool]) -> Dim:
@@ -161,7 +217,7 @@ def _staged(tile: Tile, plan: Plan, option: Option, number: int, capabilities: C
     for d, x, stride in zip(dims, at, strides, strict=True):
         source = source + x * d.unit
         target = target + x * stride
-    gate = _moved(load.src[2], dims, at) if len(load.src) == 4 else None
+    gate = None if tile.exists is None else _moved(tile.exists, dims, at)
     both = gate if inside is None else inside if gate is None else gate & inside
     for d, x in zip(dims, at, strict=True):
         if d.valid is not None:
@@ -176,7 +232,7 @@ def _staged(tile: Tile, plan: Plan, option: Option, number: int, capabilities: C
     index = UOp.const(0)
     for d, stride in zip(dims, strides, strict=True):
         index = index + d.position * stride
-    return memory.after(fill).load(simplify(index))
+    return memory.after(fill).load(simplify(index), tile.used, None if tile.used is None else load.src[3])
 
 
 def _layout(dims: list[Dim], axes: tuple[str, ...], plan: Plan) -> list[Dim]:

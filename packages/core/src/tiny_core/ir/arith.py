@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number, wrap
 from tiny_core.errors import DTypeError
 from tiny_core.ir.ops import Ops
+
+if TYPE_CHECKING:  # with decimal below it, 3 ms of every start
+    from fractions import Fraction
 
 _MASK32 = 0xFFFFFFFF
 
@@ -63,6 +66,8 @@ def evaluate(op: Ops, dtype: DType, operands: tuple[Number, ...], source: DType 
 
 def round_exact(value: Fraction | int, dtype: DType) -> float:
     """Round an exact number to the nearest value of a float `dtype`, ties to even, once; zero gives +0.0."""
+    from fractions import Fraction
+
     if value == 0:
         return 0.0
     top, bottom = value.numerator, value.denominator
@@ -89,6 +94,8 @@ def fma(x: float, y: float, z: float, dtype: DType) -> float:
     """Return x*y+z rounded once to a float `dtype`."""
     if x == 0 or y == 0 or not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
         return dtypes.round_float(x * y + z if math.isfinite(z) else _product(x, y) + z, dtype)
+    from fractions import Fraction
+
     exact = Fraction(x) * Fraction(y) + Fraction(z)
     return round_exact(exact, dtype)
 

@@ -12,6 +12,7 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import count
 from typing import ClassVar, TypeVar, final
 
@@ -58,6 +59,9 @@ class UOp:
 
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: p.Payload | None = None) -> UOp:
         key = (op, dtype, src, arg)
+        entry = cls._table.get(key)  # one step of the interpreter; whoever misses looks again under the lock
+        if entry is not None and (known := entry()) is not None:
+            return known
         with cls._lock:
             entry = cls._table.get(key)
             if entry is not None and (known := entry()) is not None:
@@ -73,10 +77,11 @@ class UOp:
 
     @classmethod
     def _forget(cls, entry: weakref.ref[UOp]) -> None:
-        assert isinstance(entry, _Entry)
+        # runs even when the interpreter ends, when names of this module are gone already: so it uses none
+        key: Key = entry.key  # type: ignore[attr-defined]  # it is an _Entry
         with cls._lock:
-            if cls._table.get(entry.key) is entry:
-                del cls._table[entry.key]
+            if cls._table.get(key) is entry:
+                del cls._table[key]
 
     def __copy__(self) -> UOp:
         return self
@@ -128,12 +133,16 @@ class UOp:
     @property
     def ranges(self) -> frozenset[UOp]:
         """The RANGEs this value depends on and that no REDUCE or END below it has closed."""
-        if self._ranges is None:
-            for node in toposort((self,), lambda n: n._ranges is None):
-                if node._ranges is None:
-                    node._ranges = _open_ranges(node)
-        assert self._ranges is not None
-        return self._ranges
+        known = self._ranges
+        if known is None:
+            for s in self.src:
+                if s._ranges is None:
+                    for node in toposort(self.src, lambda n: n._ranges is None):
+                        if node._ranges is None:
+                            node._ranges = _open_ranges(node)
+                    break
+            known = self._ranges = _open_ranges(self)
+        return known
 
     def replace(self, src: tuple[UOp, ...] | None = None, arg: p.Payload | None = None) -> UOp:
         """Return this node with other sources or another payload (dtype unchanged)."""
@@ -157,6 +166,8 @@ class UOp:
         """A constant of `dtype` (by default the weak type of `value`), repeated over `lanes` if not 0."""
         if dtype is None:
             dtype = dtypes.kind_of(value)
+        if type(value) is int and not lanes:
+            return _whole(value, dtype)
         bits = value if dtype is dtypes.index and type(value) is int else dtypes.to_bits(value, dtype)
         node = UOp(Ops.CONST, dtype, (), p.Const(dtype, bits))
         return node.splat(lanes) if lanes else node
@@ -170,7 +181,8 @@ class UOp:
         slot: int, dtype: DType, size: int, access: str = "r", align: int = 1, space: str = "global"
     ) -> UOp:
         assert access in ("r", "w", "rw")
-        return UOp(Ops.PARAM, dtype, (), p.Param(slot, size, access, align, space))  # type: ignore[arg-type]  # checked
+        return UOp(Ops.PARAM, dtype, (), p.Param(slot, size, access, align, space))  # type: ignore[arg-type]
+        # checked
 
     @staticmethod
     def buffer(dtype: DType, size: int, device: p.Device) -> UOp:
@@ -342,41 +354,59 @@ class UOp:
 _storage_ids: Iterator[int] = count(1)
 
 
+@lru_cache(maxsize=1 << 12)
+def _whole(value: int, dtype: DType) -> UOp:
+    """A constant from an int; the most frequent node by far."""
+    bits = value if dtype is dtypes.index else dtypes.to_bits(value, dtype)
+    return UOp(Ops.CONST, dtype, (), p.Const(dtype, bits))
+
+
 def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Return all nodes below and including `roots`, sources before users, in a fixed order; see
     `UOp.toposort`."""
     order: dict[UOp, None] = {}
-    stack = list(roots)
+    stack: list[UOp | None] = list(roots)
     stack.reverse()
+    pop, push = stack.pop, stack.append
     while stack:
-        node = stack[-1]
-        if node in order:
-            stack.pop()
-            continue
-        waiting = len(stack)
-        if node.src and (gate is None or gate(node)):
-            for s in node.src:
-                if s not in order:
-                    stack.append(s)
-        if len(stack) == waiting:
+        node = pop()
+        if node is None:  # the sources of the node below are done
+            node = pop()
+            assert node is not None
             order[node] = None
-            stack.pop()
-        elif len(stack) > waiting + 1:
-            stack[waiting:] = stack[: waiting - 1 : -1]
+        elif node not in order:
+            src = node.src
+            if src and (gate is None or gate(node)):
+                push(node)
+                push(None)
+                stack += src[::-1] if len(src) > 1 else src
+            else:
+                order[node] = None
     return list(order)
 
 
 def _open_ranges(node: UOp) -> frozenset[UOp]:
-    if node.op is Ops.RANGE:
-        return node.src[0].ranges | {node}
-    if node.op is Ops.REDUCE:
-        return node.src[0].ranges.difference(node.src[1:])
-    if node.op is Ops.END:
-        body = frozenset[UOp]().union(*(s.ranges for s in node.src[1:]))
-        return (body | node.src[0].ranges) - {node.src[0]}
-    if len(node.src) == 1:
-        return node.src[0].ranges
-    return _EMPTY.union(*(s.ranges for s in node.src)) if node.src else _EMPTY
+    """The open RANGEs of a node whose sources know theirs. Equal sets are mostly one object, so nodes share
+    them."""
+    src, op = node.src, node.op
+    if not src:
+        return _EMPTY
+    if op is Ops.REDUCE:
+        return src[0].ranges.difference(src[1:])
+    if op is Ops.END:
+        return _union(src[1:]).union(src[0].ranges) - {src[0]}
+    if op is Ops.RANGE:
+        return src[0].ranges | {node}
+    return src[0].ranges if len(src) == 1 else _union(src)
+
+
+def _union(nodes: tuple[UOp, ...]) -> frozenset[UOp]:
+    total = _EMPTY
+    for node in nodes:
+        more = node._ranges
+        if more is not total and more:
+            total = more if total <= more else total if more <= total else total | more
+    return total
 
 
 # ---- shapes
@@ -385,8 +415,8 @@ def _open_ranges(node: UOp) -> frozenset[UOp]:
 def _shape(node: UOp) -> tuple[int, ...]:
     if node.op in ELEMENTWISE:
         shape = node.src[0].shape
-        for s in node.src[1:]:
-            if s.shape != shape:
+        for s in node.src:
+            if s.shape is not shape and s.shape != shape:
                 raise ShapeError(f"{node.op.value} of shapes {', '.join(str(s.shape) for s in node.src)}")
         return shape
     rule = _SHAPES.get(node.op)

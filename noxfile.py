@@ -1,0 +1,170 @@
+"""Every check of this repository, one session each: `nox -l` is the contributor's manual.
+
+Sessions that only read the tree run in the environment they are called from (`tools/dev.py test` makes one with all that
+is needed); `wheels` and `isolation` make clean ones of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+DIST = ROOT / "dist"
+PACKAGES = ("core", "renderer-llvm", "conformance")
+LONGEST_FILE = 600
+LONG_FILES: dict[str, str] = {}  # path: why it is longer
+CORE_WHEEL_MB = 1.0
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "layers", "tests"]
+
+
+def results(name: str) -> list[str]:
+    """Where a pytest run leaves its counts for `tools/dev.py`."""
+    folder = os.environ.get("TINY_RESULTS")
+    return [f"--junitxml={folder}/{name}.xml"] if folder else []
+
+
+def project(name: str) -> dict[str, object]:
+    made: dict[str, object] = tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text())["project"]
+    return made
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff: rules and format; no source file is longer than it should be."""
+    session.run("python", "-m", "ruff", "check", ".", external=True)
+    session.run("python", "-m", "ruff", "format", "--check", ".", external=True)
+    for file in sorted(ROOT.glob("packages/*/src/**/*.py")):
+        lines = file.read_text().count("\n")
+        path = str(file.relative_to(ROOT))
+        if lines > LONGEST_FILE and path not in LONG_FILES:
+            session.error(f"{path} has {lines} lines: split it by idea, or give the reason in LONG_FILES")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy --strict over all packages and tools."""
+    sources = [f"packages/{p}/src" for p in PACKAGES]
+    session.run("python", "-m", "mypy", *sources, external=True)
+    session.run("python", "-m", "mypy", "tools/dev.py", "tools/demo.py", external=True)
+
+
+@nox.session
+def layers(session: nox.Session) -> None:
+    """import-linter: layers of core, plugins import tiny_core.api only, core imports no plugin."""
+    session.run("lint-imports", "--config", "pyproject.toml", external=True)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """pytest over all packages and tools."""
+    args = session.posargs or []
+    for name, folder in (
+        ("core", "packages/core/tests"),
+        ("renderer-llvm", "packages/renderer-llvm/tests"),
+        ("conformance", "packages/conformance/tests"),
+        ("tools", "tools/tests"),
+    ):
+        command = ["python", "-m", "pytest", folder, *results(name), *args]
+        session.run(*command, external=True, env={"OMP_NUM_THREADS": "1"}, success_codes=[0, 5])
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Wheels and sdists of all packages into dist/."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    for name in PACKAGES:
+        session.run(
+            "python", "-m", "build", "--no-isolation", "--outdir", str(DIST), f"packages/{name}",
+            external=True, silent=True,
+        )  # fmt: skip
+    session.log(f"{len(list(DIST.iterdir()))} files in dist/")
+
+
+@nox.session
+def check_dist(session: nox.Session) -> None:
+    """What is in dist/: metadata, typing marker, manifests, entry points, versions, size, sdist -> same files."""
+    files = sorted(DIST.glob("*"))
+    session.run("python", "-m", "twine", "check", "--strict", *map(str, files), external=True)
+    versions = {str(project(name)["version"]) for name in PACKAGES}
+    if len(versions) != 1:
+        session.error(f"versions differ: {versions}")
+    for wheel in DIST.glob("*.whl"):
+        check_wheel(session, wheel)
+
+
+def check_wheel(session: nox.Session, wheel: Path) -> None:
+    """Fail if a wheel lacks something that it promises."""
+    megabytes = wheel.stat().st_size / 1e6
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        package = next(n.split("/")[0] for n in names if n.endswith("/__init__.py"))
+        entry_points = next((n for n in names if n.endswith("entry_points.txt")), None)
+        text = archive.read(entry_points).decode() if entry_points else ""
+    session.log(f"{wheel.name}: {len(names)} files, {megabytes:.2f} MB")
+    if f"{package}/py.typed" not in names:
+        session.error(f"{wheel.name} has no py.typed")
+    if package == "tiny_core" and megabytes > CORE_WHEEL_MB:
+        session.error(f"{wheel.name} has {megabytes:.2f} MB")
+    for target in re.findall(r"^[\w.-]+ *= *([\w.:-]+)$", text, re.M):
+        module, _, rest = target.partition(":")
+        path = module.replace(".", "/")
+        found = {f"{path}.py", f"{path}/__init__.py"} & names
+        if not found or (rest.endswith(".toml") and f"{path}/{rest}" not in names):
+            session.error(f"{wheel.name}: entry point {target} names nothing in the wheel")
+
+
+@nox.session(venv_backend="venv")
+def wheels(session: nox.Session) -> None:
+    """Install only from dist/ into a clean environment; run tests copied outside the tree."""
+    if not DIST.exists():
+        session.error("run the build session first")
+    session.install("pytest", "hypothesis", *map(str, sorted(DIST.glob("*.whl"))))
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "tests"
+        shutil.copytree(ROOT / "packages" / "core" / "tests", copy)
+        session.chdir(folder)
+        command = [
+            "python", "-P", "-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider",
+            "tests/unit/test_target.py", "tests/unit/test_plugins_select.py", "tests/unit/test_tensor_import.py",
+            "tests/ir/test_text.py", "tests/ir/test_rewrite.py", *results("wheels"),
+        ]  # fmt: skip
+        session.run(*command)
+        session.run("tiny", "--version", "-v")
+        session.run("tiny", "devices")
+        session.run("python", "-c", "from tiny_core import Tensor; assert (Tensor([1., 2]) + 1).tolist() == [2, 3]")
+
+
+@nox.session
+def isolation(session: nox.Session) -> None:
+    """Bad plugins, really built and installed: none changes what DEV=CPU does; the example backend works."""
+    session.run("python", "tools/isolation/run.py", "--dist", str(DIST), external=True)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Benchmarks against their peers: names, and --json FILE."""
+    session.run("python", "tools/bench", *session.posargs, external=True)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job at full size."""
+    session.run("python", "tools/demo.py", *session.posargs, external=True)
+
+
+@nox.session
+def replay(session: nox.Session) -> None:
+    """Process replay: print one digest of all kernels that a set of programs generates; compare it between revisions."""
+    made = session.run("python", "tools/replay.py", external=True, silent=True)
+    session.log(f"kernels {hashlib.sha256(str(made).encode()).hexdigest()[:16]}")
