@@ -69,7 +69,7 @@ class Unordered(PythonRenderer):
     rules = {"before linearize": lambda graph: rewrite(graph, _MAX)}
 
 
-_ROOT = Rules("root", (rule(var("x").alu(Ops.SQRT), _rooted),), domain="ieee")
+_ROOT = Rules("root", (rule(var("x").sqrt(), _rooted),), domain="ieee")
 _MAX = Rules("max", (rule(var("x").maximum(var("y")), _greater),), domain="ieee")
 _MADE = {
     "truncated": lambda: (Truncated(), PythonRenderer(Arch())),
