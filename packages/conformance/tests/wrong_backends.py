@@ -49,8 +49,8 @@ class Inclusive(PythonRuntime):
         return super().load(replace(compiled, binary=compiled.binary.replace(b"cmplt", b"cmple")))
 
 
-def _rooted(x: UOp) -> UOp | None:
-    return (x.alu(Ops.LOG2) * 0.5).alu(Ops.EXP2) if x.dtype.is_float else None
+def _product(x: UOp, y: UOp) -> UOp | None:
+    return x * y.alu(Ops.RECIP) if x.dtype.is_float else None
 
 
 def _greater(x: UOp, y: UOp) -> UOp | None:
@@ -58,9 +58,9 @@ def _greater(x: UOp, y: UOp) -> UOp | None:
 
 
 class Rounding(PythonRenderer):
-    """Has a square root that is off by some units."""
+    """Divides by multiplying, which rounds twice."""
 
-    rules = {"before linearize": lambda graph: rewrite(graph, _ROOT)}
+    rules = {"before linearize": lambda graph: rewrite(graph, _DIV)}
 
 
 class Unordered(PythonRenderer):
@@ -69,7 +69,7 @@ class Unordered(PythonRenderer):
     rules = {"before linearize": lambda graph: rewrite(graph, _MAX)}
 
 
-_ROOT = Rules("root", (rule(var("x").sqrt(), _rooted),), domain="ieee")
+_DIV = Rules("div", (rule(var("x") / var("y"), _product),), domain="ieee")
 _MAX = Rules("max", (rule(var("x").maximum(var("y")), _greater),), domain="ieee")
 _MADE = {
     "truncated": lambda: (Truncated(), PythonRenderer(Arch())),

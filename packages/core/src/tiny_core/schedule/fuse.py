@@ -24,20 +24,27 @@ NESTED = 1 << 12  # most row reductions that may run one after the other inside 
 MOVE = 2.0  # cost of moving an element to or from memory,
 FLOP = 0.25  # of one operation on it, and
 LAUNCH = 20000.0  # of one more kernel, in the same unit
-MAX_LOADS = 24  # an expression over more arrays than this is stored
 
 Site = tuple[int, Index, "UOp | None"]
 
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel to be: `root` is the node it stores, `ranges` its output axes (index 0 where an axis has
-    length 1)."""
+    """A kernel to be.
+
+    Args:
+        root: the node it stores.
+        ranges: its output axes; index 0 where an axis has length 1.
+        reads: stored values that it reads, with the indices and masks of each.
+        contraction: whether it runs one.
+        alone: whether it must not share a kernel with others.
+    """
 
     root: UOp
     ranges: Index
     reads: dict[UOp, set[tuple[Index, UOp | None]]] = field(default_factory=dict)
     contraction: bool = False
+    alone: bool = False
 
 
 @dataclass(slots=True)
@@ -123,10 +130,11 @@ def whole_index(node: UOp, kept: Index, reduced: Index) -> Index:
 
 
 class _Fuser:
-    def __init__(self, order: list[UOp], forced: set[UOp]) -> None:
+    def __init__(self, order: list[UOp], forced: set[UOp], limited: frozenset[UOp]) -> None:
         self.order = order
-        self.forced = forced
-        self.ends = reductions.epilogues(order, forced)
+        self.forced = forced | limited
+        self.limited = limited
+        self.ends = reductions.epilogues(order, self.forced)
         self.reduce_of = {end: r for r, end in self.ends.items()}
         self.users = reductions.consumers(order)
         self.flops = reductions.flops(order)
@@ -166,7 +174,7 @@ class _Fuser:
     def start(self, node: UOp, value: UOp | None = None) -> None:
         """Begin a kernel that stores `node`, which shows `value` (by default what `node` says it stores)."""
         number = len(self.kernels)
-        kernel = Kernel(node, axes(stored_value(node).shape))
+        kernel = Kernel(node, axes(stored_value(node).shape), alone=node in self.limited)
         self.kernels.append(kernel)
         self.stored[node] = number
         index = kernel.ranges
@@ -281,9 +289,6 @@ class _Fuser:
             return None
         sites = self.sites[node]
         work = self.flops[node]
-        arrays = self.weight(node)
-        if arrays == 0:
-            return None  # computed from indices and constants alone: cheaper than any load
         size = max(1, node.size)
         evaluations = 0
         for (kernel, index, _), context in sites.items():
@@ -292,11 +297,14 @@ class _Fuser:
             repeated = FLOP * work * (iterations - size)
             length = math.prod(_size(r) for r in context - domain)
             if repeated > LAUNCH and length > reductions.SMALL and iterations >= reductions.REUSE * size:
+                if self.weight(node) == 0:
+                    return None  # computed from indices and constants alone: cheaper than any load
                 return Border(node, f"operand used {iterations // size} times in a reduction")
             evaluations += max(size, iterations)
-        if arrays > MAX_LOADS:
-            return Border(node, f"expression over {arrays:.0f} arrays")
         if len(sites) == 1 and evaluations <= size:
+            return None
+        arrays = self.weight(node)
+        if arrays == 0:
             return None
         store = MOVE * size * (1 + arrays + len(sites)) + FLOP * work * size + LAUNCH
         inline = MOVE * size * arrays * len(sites) + FLOP * work * evaluations
@@ -352,12 +360,13 @@ def _size(r: UOp) -> int:
     return int(stop.value) if stop.is_const else 1
 
 
-def fuse(order: list[UOp], forced: set[UOp]) -> Fusion:
+def fuse(order: list[UOp], forced: set[UOp], limited: frozenset[UOp] = frozenset()) -> Fusion:
     """Decide the kernel borders of a graph.
 
     Args:
         order: its nodes, sources first.
         forced: nodes that are stored whatever it costs: results, assignments (AFTER), CONTIGUOUS, sources of
             copies.
+        limited: nodes that are stored to keep kernels within limits; these never share a kernel.
     """
-    return _Fuser(order, forced).run()
+    return _Fuser(order, forced, limited).run()

@@ -134,7 +134,7 @@ def _merge(
     members: dict[int, list[int]] = {v: [v] for v in range(graph.count)}
     open_teams: dict[tuple[Index, p.Device], list[int]] = {}
     for v, kernel in enumerate(graph.kernels):
-        if kernel is None or kernel.contraction:
+        if kernel is None or kernel.contraction or kernel.alone:
             continue
         key = (tuple(r for r in kernel.ranges if r is not ZERO), device_of(kernel.root))
         for t in reversed(open_teams.get(key, [])):

@@ -18,6 +18,7 @@ from tiny_core.schedule.fuse import Border, Fusion, axes, fuse, is_storage
 from tiny_core.schedule.group import Group, group
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
 from tiny_core.schedule.lower import Lowering
+from tiny_core.schedule.limits import cuts
 from tiny_core.schedule.movement import flat_index, source_index
 
 
@@ -147,7 +148,8 @@ class _Attempt:
         """Decide borders, groups and order. Returns versions of storage that must be copied to make an order
         possible; none if there is one."""
         forced = self._forced()
-        self.fusion: Fusion = fuse(self.order, forced)
+        limited = frozenset(cuts(self.order, forced))
+        self.fusion: Fusion = fuse(self.order, forced, limited)
         self.groups, conflicts = group(self.order, self.fusion, self._device_of)
         return conflicts
 
