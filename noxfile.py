@@ -1,7 +1,7 @@
 """Every check of this repository, one session each: `nox -l` is the contributor's manual.
 
-Sessions that only read the tree run in the environment they are called from (`tools/dev.py test` makes one with all that
-is needed); `wheels` and `isolation` make clean ones of their own.
+Sessions that only read the tree run in the environment they are called from (`tools/dev.py test` makes one
+with all that is needed); `wheels` and `isolation` make clean ones of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def results(name: str) -> list[str]:
 
 
 def project(name: str) -> dict[str, object]:
-    made: dict[str, object] = tomllib.loads((ROOT / "packages" / name / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "packages" / name / "pyproject.toml").read_text()
+    made: dict[str, object] = tomllib.loads(text)["project"]
     return made
 
 
@@ -93,7 +94,7 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def check_dist(session: nox.Session) -> None:
-    """What is in dist/: metadata, typing marker, manifests, entry points, versions, size, sdist -> same files."""
+    """What is in dist/: metadata, typing marker, manifests, entry points, versions, size."""
     files = sorted(DIST.glob("*"))
     session.run("python", "-m", "twine", "check", "--strict", *map(str, files), external=True)
     versions = {str(project(name)["version"]) for name in PACKAGES}
@@ -136,13 +137,15 @@ def wheels(session: nox.Session) -> None:
         session.chdir(folder)
         command = [
             "python", "-P", "-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider",
-            "tests/unit/test_target.py", "tests/unit/test_plugins_select.py", "tests/unit/test_tensor_import.py",
-            "tests/ir/test_text.py", "tests/ir/test_rewrite.py", *results("wheels"),
+            "tests/unit/test_target.py", "tests/unit/test_plugins_select.py",
+            "tests/unit/test_tensor_import.py", "tests/ir/test_text.py", "tests/ir/test_rewrite.py",
+            *results("wheels"),
         ]  # fmt: skip
         session.run(*command)
         session.run("tiny", "--version", "-v")
         session.run("tiny", "devices")
-        session.run("python", "-c", "from tiny_core import Tensor; assert (Tensor([1., 2]) + 1).tolist() == [2, 3]")
+        program = "from tiny_core import Tensor; assert (Tensor([1., 2]) + 1).tolist() == [2, 3]"
+        session.run("python", "-c", program)
 
 
 @nox.session
@@ -165,6 +168,6 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def replay(session: nox.Session) -> None:
-    """Process replay: print one digest of all kernels that a set of programs generates; compare it between revisions."""
+    """Process replay: one digest of all kernels that a set of programs generates, to compare revisions."""
     made = session.run("python", "tools/replay.py", external=True, silent=True)
     session.log(f"kernels {hashlib.sha256(str(made).encode()).hexdigest()[:16]}")

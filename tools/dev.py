@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Set up this clone and do its jobs: `demo`, `test`, `bench`, `shell`. Standard library only.
 
-Each job has a virtual environment of its own in the clone, made at first use and again when what it installs changes.
+Each job has a virtual environment of its own in the clone, made at first use and again when what it installs
+changes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import sys
 import time
 import tomllib
 import venv
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "renderer-llvm", "conformance")
 TOOLS = (
-    "build", "hatchling", "editables", "hypothesis", "import-linter", "mypy", "mpmath", "nox", "pytest", "ruff",
-    "setuptools", "twine", "wheel", "z3-solver", "matplotlib", "torch==2.13.0",
+    "build", "editables", "hatchling", "hypothesis", "import-linter", "matplotlib", "mpmath", "mypy", "nox",
+    "pytest", "ruff", "torch==2.13.0", "twine", "z3-solver",
 )  # fmt: skip
 EXTRAS = {
     "demo": ("hatchling", "editables", "matplotlib"),
@@ -43,7 +44,7 @@ def main() -> int:
     jobs.add_parser("bench", help="run benchmarks: names, and --json FILE")
     jobs.add_parser("shell", help="a Python prompt with tiny installed")
     args, rest = parser.parse_known_args()
-    if args.job != "test" and args.job != "demo" and args.job != "bench" and rest:
+    if args.job == "shell" and rest:
         parser.error(f"unknown arguments {rest}")
     try:
         if args.job == "demo":
@@ -120,7 +121,11 @@ def check(sessions: list[str], rest: list[str]) -> int:
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     environment = {**os.environ, "PATH": f"{executable.parent}{os.pathsep}{os.environ['PATH']}"}
-    environment |= {"OMP_NUM_THREADS": "1", "TINY_RESULTS": str(results), "VIRTUAL_ENV": str(executable.parent.parent)}
+    environment |= {
+        "OMP_NUM_THREADS": "1",
+        "TINY_RESULTS": str(results),
+        "VIRTUAL_ENV": str(executable.parent.parent),
+    }
     failed: list[str] = []
     for name in sessions:
         start = time.monotonic()

@@ -31,6 +31,10 @@ BENCHMARKS = {
 """Modules by name; each has `run(seed) -> Result`."""
 
 
+BUSY = 0.5
+"""Processes that run or wait from which on a machine is not quiet."""
+
+
 def main(args: Sequence[str]) -> int:
     """Run the command line; returns 0, or 2 where it is not understood. A missed budget is a finding, not a
     failure."""
@@ -76,6 +80,8 @@ def _run(names: Sequence[str], file: Path | None, seed: int | None) -> None:
         "seed": seed,
     }
     print(", ".join(f"{k} {v}" for k, v in facts.items()), flush=True)
+    if load() > BUSY:
+        print("the machine is busy: read ratios with care, and repeat on a quiet one", flush=True)
     results: list[Json] = []
     for name in dict.fromkeys(names):
         result: Result = importlib.import_module(f"tools.bench.{BENCHMARKS[name]}").run(seed)

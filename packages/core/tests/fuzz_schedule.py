@@ -25,7 +25,7 @@ from tiny_core.ir import text
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.spec import check
 from tiny_core.ir.uop import UOp, toposort
-from tiny_core.schedule import fuse, group, reductions
+from tiny_core.schedule import fuse, group, limits, reductions
 from tiny_core.tensor import graph as g
 
 from .kernel_runs import run
@@ -41,8 +41,9 @@ THRESHOLDS: tuple[tuple[object, str, tuple[float, ...]], ...] = (
     (fuse, "ROW", (4, 64, 1 << 15)),
     (fuse, "NESTED", (1, 16, 1 << 12)),
     (fuse, "LAUNCH", (0.0, 200.0, 20000.0)),
-    (fuse, "MAX_LOADS", (2, 24)),
     (group, "MAX_STORES", (2, 16)),
+    (limits, "MOST_ARRAYS", (2, 24)),
+    (limits, "MOST_DEEP", (4, 128)),
     (reductions, "FEW_OUTPUTS", (16, 64)),
     (reductions, "MANY_INPUTS", (64, 1 << 12, 1 << 18)),
     (reductions, "SMALL", (2, 32)),
@@ -51,7 +52,9 @@ THRESHOLDS: tuple[tuple[object, str, tuple[float, ...]], ...] = (
     (heuristic, "SERIAL", (1, 256, 1 << 14)),
     (heuristic, "COPIES", (1, 2, 4)),
     (contraction, "LEAST_REUSE", (2, 16)),
+    (heuristic, "SHORT", (4, 128)),
     (expand, "CHAINS", (1, 8)),
+    (expand, "LONG", (8, 512)),
     (grid_options, "SHORT", (4, 32)),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Runs tensor-stage graphs by the real scheduler, code generator and devices, for comparison with `oracle.py`."""
+"""Runs tensor-stage graphs by the real scheduler, code generator and devices, to compare with `oracle.py`."""
 
 from __future__ import annotations
 

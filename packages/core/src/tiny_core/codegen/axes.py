@@ -234,8 +234,12 @@ class _Rewrite:
             # read through a tile, whose copy loop keeps within the operand
             gate, clamped = None, {}
         else:
-            if clamped and any(n.op in (Ops.LOAD, Ops.REDUCE) for n in node.src[1].toposort()):
-                clamped = {}  # what an index is read from has guards of its own
+            # the last element of what is written here may be changing; what an index is read from has guards
+            if clamped and (
+                node.src[0].payload(p.Param).access != "r"
+                or any(n.op in (Ops.LOAD, Ops.REDUCE) for n in node.src[1].toposort())
+            ):
+                clamped = {}
             gate = self.gate(over, clamped)
         if any(r in over for r in clamped):
             at = node.src[1].substitute({**self.index, **clamped})

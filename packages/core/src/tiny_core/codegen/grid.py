@@ -151,11 +151,14 @@ class _Mapper:
     def store(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
         """Let only item 0 of an axis store what does not depend on the axis."""
         gate: UOp | None = src[3] if len(src) == 4 else None
+        only: UOp | None = None
         for team in self.teams:
             if node.ranges.isdisjoint(team):
                 first = self.index[team[0]].eq(0)
-                gate = first if gate is None else gate & first
-        fixed = (src[0], simplify(src[1]), src[2])
+                only = first if only is None else only & first
+        value = src[2] if only is None else _read_by(only, src[2])
+        gate = only if gate is None else gate if only is None else gate & only
+        fixed = (src[0], simplify(src[1]), value)
         return node.replace(fixed if gate is None else (*fixed, simplify(gate)))
 
     def reduce(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -184,6 +187,21 @@ class _Mapper:
             self.plan.order.append(name)
         every = UOp.range(n, name, "unroll" if n <= 8 else "reduce", self.near)
         return filled.load(simplify(others * n + every)).reduce(op, every)
+
+
+def _read_by(only: UOp, value: UOp) -> UOp:
+    """Return `value` where what the kernel also writes is read only by items for which `only` holds: the others
+    might read what item 0 has stored by then."""
+    done: dict[UOp, UOp] = {}
+    for node in value.toposort(lambda n: n.op is not Ops.AFTER):
+        src = node.src if node.op is Ops.AFTER else tuple(done[s] for s in node.src)
+        new = node if src == node.src else node.replace(src)
+        buf = node.src[0] if node.op is Ops.LOAD else node
+        if node.op is Ops.LOAD and buf.op is Ops.PARAM and buf.payload(p.Param).access != "r":
+            gate = only & new.src[2] if len(new.src) == 4 else only
+            new = new.replace((*new.src[:2], simplify(gate), UOp.const(0, node.dtype)))
+        done[node] = new
+    return done[value]
 
 
 def _is_near(store: UOp) -> bool:

@@ -144,7 +144,9 @@ def _halves(gate: UOp, dims: list[Dim], is_fixed: Callable[[UOp], bool]) -> tupl
         moves = [r for r in part.ranges if not is_fixed(r)]
         foreign = not along.issuperset(moves)
         if foreign and not along.isdisjoint(moves):
-            raise OptionError("cannot stage: a mask compares a position with a loop the operand does not have")
+            raise OptionError(
+                "cannot stage: a mask compares a position with a loop the operand does not have"
+            )
         have = halves[foreign]
         halves[foreign] = part if have is None else have & part
     return halves[0], halves[1]

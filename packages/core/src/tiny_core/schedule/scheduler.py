@@ -17,8 +17,8 @@ from tiny_core.schedule.cache import cached
 from tiny_core.schedule.fuse import Border, Fusion, axes, fuse, is_storage
 from tiny_core.schedule.group import Group, group
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
-from tiny_core.schedule.lower import Lowering
 from tiny_core.schedule.limits import cuts
+from tiny_core.schedule.lower import Lowering
 from tiny_core.schedule.movement import flat_index, source_index
 
 

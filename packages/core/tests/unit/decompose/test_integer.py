@@ -168,7 +168,11 @@ def test_everything_else_from_few_integer_ops(dtype: DType, apply: Apply, target
         assert (apply(Ops.MULACC, (dtype,) * 3, dtype, caps, (x, y, x)) == x * y + x).all()
 
 
-@pytest.mark.parametrize("keeps", [{Ops.CMPLT, Ops.CMPEQ}, {Ops.CMPLE}, {Ops.CMPLE, Ops.CMPNE}], ids=str)
+@pytest.mark.parametrize(
+    "keeps",
+    [{Ops.CMPLT, Ops.CMPEQ}, {Ops.CMPLE}, {Ops.CMPLE, Ops.CMPNE}],
+    ids=["lt, eq", "le", "le, ne"],
+)
 def test_comparisons_of_floats_with_nan(keeps: set[Ops], apply: Apply, target: Target) -> None:
     x, y = (v.ravel() for v in np.meshgrid(FLOATS, FLOATS))
     pairs = {(op, dtypes.float32) for op in COMPARE - keeps}
