@@ -23,14 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("core", "renderer-llvm", "conformance")
 TOOLS = (
     "build", "editables", "hatchling", "hypothesis", "import-linter", "matplotlib", "mpmath", "mypy", "nox",
-    "pytest", "ruff", "torch==2.13.0", "twine", "z3-solver",
+    "pytest", "pytest-xdist", "ruff", "torch==2.13.0", "twine", "z3-solver",
 )  # fmt: skip
 EXTRAS = {
     "demo": ("hatchling", "editables", "matplotlib"),
     "test": TOOLS,
     "bench": ("hatchling", "editables", "torch==2.13.0"),
 }
-SESSIONS = ("lint", "types", "layers", "tests", "build", "check_dist", "wheels", "isolation")
+SESSIONS = ("lint", "types", "layers", "tests", "conform", "build", "check_dist", "wheels", "isolation")
 DATA = Path("/usr/share/datasets/fashion-mnist")
 
 

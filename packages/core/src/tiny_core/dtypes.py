@@ -159,8 +159,11 @@ def parse(name: str) -> DType:
         return _BY_NAME[name]
     import difflib
 
-    close = difflib.get_close_matches(name, _BY_NAME, n=3)
-    raise DTypeError(f"unknown dtype {name!r}", f"did you mean {', '.join(close)}?" if close else "")
+    close = difflib.get_close_matches(name.lower(), _BY_NAME, n=3)
+    known = ", ".join(dtype.name for dtype in storable)
+    raise DTypeError(
+        f"unknown dtype {name!r}", f"did you mean {', '.join(close)}?" if close else f"there are {known}"
+    )
 
 
 # The lattice: an edge leads to each type that can hold the lower one's values as the field understands it
@@ -200,10 +203,14 @@ def promote(*types: DType) -> DType:
 
 
 def kind_of(value: Number) -> DType:
-    """Return the weak (or bool) type of a Python number."""
+    """Return the weak (or bool) type of a Python number; raises DTypeError for anything else."""
     if isinstance(value, bool):
         return bool_
-    return index if isinstance(value, int) else weakfloat
+    if isinstance(value, int):
+        return index
+    if isinstance(value, float):
+        return weakfloat
+    raise DTypeError(f"{value!r} of type {type(value).__name__} is not a number", "use a bool, int or float")
 
 
 def round_float(value: float, dtype: DType) -> float:

@@ -96,10 +96,10 @@ def analyse(kernel: UOp) -> Facts:
             continue
         strides: dict[str, int | None] = {}
         for atom, c in linear_form(n.src[1])[0].items():
-            if atom.op is Ops.RANGE:
-                strides[name(atom)] = c
-            else:
+            if atom.op is not Ops.RANGE:
                 strides |= {name(r): None for r in atom.ranges}
+            elif strides.get(name(atom), c) is not None:
+                strides[name(atom)] = c
         accesses.append(Access(n, strides, len(n.src) == 4))
     return Facts(kernel, sizes, outer, inner, accesses, reduces)
 

@@ -327,6 +327,10 @@ class Devices:
             raise TargetError(f"{name!r} is not a device", "examples: CPU, CPU:1, NULL, DISK:/path/to/file")
         return token.upper() + (f":{int(index)}" if index and int(index) else "") + rest
 
+    def is_open(self, canonical: str) -> bool:
+        """Return whether the device of this (canonical) name is open."""
+        return canonical in self._open
+
     def opened(self) -> tuple[OpenDevice, ...]:
         """Return the devices that are open."""
         return tuple(self._open.values())

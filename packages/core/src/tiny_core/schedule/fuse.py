@@ -17,7 +17,7 @@ from tiny_core.ir import payload as p
 from tiny_core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.schedule import reductions
-from tiny_core.schedule.movement import ZERO, Index, both, source_index
+from tiny_core.schedule.movement import ZERO, Index, both, flat_index, source_index
 
 ROW = 1 << 15  # longest row whose reduction is fused with what runs over the row again: 128 KB of float32
 NESTED = 1 << 12  # most row reductions that may run one after the other inside another reduction
@@ -138,6 +138,8 @@ class _Fuser:
         self.reduce_of = {end: r for r, end in self.ends.items()}
         self.users = reductions.consumers(order)
         self.flops = reductions.flops(order)
+        picks = dict.fromkeys(s for n in order if n.op is Ops.GATHER for s in n.src[1:])
+        self.numbers = {n: UOp.param(k, index_dtype, max(1, n.size)) for k, n in enumerate(picks)}
         self.sites: dict[UOp, dict[Site, frozenset[UOp]]] = {n: {} for n in order}
         self.kernels: list[Kernel] = []
         self.stored: dict[UOp, int] = {}
@@ -214,11 +216,11 @@ class _Fuser:
             lead = len(picks[0].shape)
             for pick in picks:
                 self.visit(pick, kernel, index[:lead], gate, context)
-            # where it lands depends on data: an unknown of its own stands for it
-            unknown = tuple(
-                UOp(Ops.VARIABLE, index_dtype, (), p.Variable(f"gather{id(node)}_{k}", 0, n - 1))
-                for k, n in enumerate(x.shape[: len(picks)])
-            )
+            # where it lands depends on data: a read of what it picks by stands for it
+            at = flat_index(index[:lead], picks[0].shape)
+            unknown = tuple(self.numbers[pick].load(at) for pick in picks)
+            for u, n in zip(unknown, x.shape, strict=False):
+                gate = both(gate, (ZERO <= u) & (u < n))
             self.visit(x, kernel, unknown + index[lead:], gate, context)
         else:
             for s in dict.fromkeys(node.src):

@@ -18,8 +18,8 @@ from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import strides
 from tiny_core.tensor.cell import Cell
-from tiny_core.tensor.elementwise import Operand
-from tiny_core.tensor.handle import Handle, canonical_device, default_device
+from tiny_core.tensor.elementwise import Operand, number
+from tiny_core.tensor.handle import Handle, as_tensor, canonical_device, default_device
 from tiny_core.tensor.lines import user_line
 from tiny_core.tensor.realize import realize
 from tiny_core.tensor.reduce import Reductions
@@ -46,6 +46,7 @@ class Assignment(Reductions):
                     f".cast({self.dtype.name!r}) says it is meant",
                 )
             return self._store(g.cast(x.uop, self.dtype), self._common_device("assign", x))
+        x = number("assign", x)
         if dtypes.promote(dtypes.kind_of(x), self.dtype) is not self.dtype:
             raise DTypeError(
                 f"assign: {x!r} to a tensor of {self.dtype.name}", "assign an integer, or cast first"
@@ -70,6 +71,7 @@ class Assignment(Reductions):
     def replace(self, x: Self) -> Self:
         """Make this handle one on the array of x (of equal shape and dtype); what aliased this stays as it
         was."""
+        as_tensor("replace", x)
         if x.shape != self.shape or x.dtype is not self.dtype:
             raise ShapeError(
                 f"replace: {x.dtype.name}{list(x.shape)} for {self.dtype.name}{list(self.shape)}",
@@ -124,7 +126,7 @@ class Assignment(Reductions):
 
         A view is realized by realizing the array it is a view of.
         """
-        tensors: tuple[Handle, ...] = (self, *others)
+        tensors: list[Handle] = [self, *(as_tensor("realize", t) for t in others)]
         realize((t._cell for t in tensors), default_device)
         return self
 

@@ -20,6 +20,7 @@ from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.cell import Cell
+from tiny_core.tensor.handle import as_int
 
 if TYPE_CHECKING:
     from tiny_core.tensor.realize import Engine
@@ -45,7 +46,8 @@ _seed: list[int] = []
 
 
 def manual_seed(seed: int) -> None:
-    """Begin the sequence of this seed anew, on every device."""
+    """Begin the sequence of this seed anew, on every device; raises DTypeError."""
+    seed = as_int("manual_seed", seed)
     with _lock:
         _seed[:] = [seed % (1 << 64)]
         for device, counter in _counters.items():

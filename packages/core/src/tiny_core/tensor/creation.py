@@ -19,7 +19,16 @@ from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.cell import Cell
-from tiny_core.tensor.handle import DTypeLike, Handle, as_dtype, canonical_device, default_device, strong
+from tiny_core.tensor.elementwise import number
+from tiny_core.tensor.handle import (
+    DTypeLike,
+    Handle,
+    as_dtype,
+    as_int,
+    canonical_device,
+    default_device,
+    strong,
+)
 from tiny_core.tensor.index import Indexing
 from tiny_core.tensor.lines import user_line
 from tiny_core.tensor.movement import dims_of
@@ -65,7 +74,7 @@ class Creation(Indexing):
         requires_grad: bool | None = None,
     ) -> None:
         line = user_line()
-        to = None if dtype is None else strong(as_dtype(dtype))
+        to = None if dtype is None else as_dtype(dtype)
         where = canonical_device(device)
         if isinstance(data, Handle):
             cell = _copy_of(data, where, to)
@@ -90,7 +99,7 @@ class Creation(Indexing):
         cls, node: UOp, device: p.Device | None, requires_grad: bool | None, dtype: DTypeLike | None = None
     ) -> Self:
         if dtype is not None:
-            node = g.cast(node, strong(as_dtype(dtype)))
+            node = g.cast(node, as_dtype(dtype))
         result = cls._from_node(node, canonical_device(device), leaf=True)
         return result.is_param_() if requires_grad else result
 
@@ -107,8 +116,9 @@ class Creation(Indexing):
         requires_grad: bool | None = None,
     ) -> Self:
         """A shape filled with a number; of its kind's default dtype unless another is given."""
-        dims = _shape("full", (shape,) if isinstance(shape, int) else tuple(shape))
-        to = strong(dtypes.kind_of(fill_value) if dtype is None else as_dtype(dtype))
+        dims = _shape("full", dims_of((shape,)))
+        fill_value = number("full", fill_value)
+        to = strong(dtypes.kind_of(fill_value)) if dtype is None else as_dtype(dtype)
         return cls._constant(g.const(fill_value, to, dims), device, requires_grad)
 
     @classmethod
@@ -148,7 +158,7 @@ class Creation(Indexing):
     ) -> Self:
         """Storage of a shape, with whatever it holds."""
         dims = _shape("empty", dims_of(shape))
-        to = dtypes.float32 if dtype is None else strong(as_dtype(dtype))
+        to = dtypes.float32 if dtype is None else as_dtype(dtype)
         where = canonical_device(device) or default_device()
         line = user_line()
         cell = Cell(g.const(0, to, dims), where, line, leaf=True)
@@ -201,12 +211,13 @@ class Creation(Indexing):
             ShapeError: the step is 0.
         """
         first, end = (0, start) if stop is None else (start, stop)
+        first, end, step = (number("arange", v) for v in (first, end, step))
+        if not all(math.isfinite(v) for v in (first, end, step) if isinstance(v, float)):
+            raise ShapeError(f"arange from {first} to {end} by {step}", "bounds and step are finite")
         if step == 0:
             raise ShapeError("arange with step 0", "a step is a positive or negative number")
         floats = any(isinstance(v, float) for v in (first, end, step))
-        kind = (
-            strong(dtypes.weakfloat if floats else dtypes.index) if dtype is None else strong(as_dtype(dtype))
-        )
+        kind = strong(dtypes.weakfloat if floats else dtypes.index) if dtype is None else as_dtype(dtype)
         n = max(0, math.ceil((end - first) / step))
         compute = (
             kind
@@ -234,6 +245,8 @@ class Creation(Indexing):
         requires_grad: bool | None = None,
     ) -> Self:
         """`steps` numbers evenly from start to stop, both included."""
+        steps = as_int("linspace", steps)
+        start, stop = number("linspace", start), number("linspace", stop)
         if steps < 0:
             raise ShapeError(f"linspace of {steps} steps", "a count is not negative")
         to = dtypes.float32 if dtype is None else as_dtype(dtype)
@@ -256,7 +269,7 @@ class Creation(Indexing):
         requires_grad: bool | None = None,
     ) -> Self:
         """The n by m matrix (square where m is not given) with 1 on the diagonal, 0 elsewhere."""
-        dims = _shape("eye", (n, n if m is None else m))
+        dims = _shape("eye", dims_of((n, n if m is None else m)))
         same = g.alu(Ops.CMPEQ, g.iota_along(dims, 0), g.iota_along(dims, 1))
         return cls._constant(same, device, requires_grad, dtypes.float32 if dtype is None else dtype)
 
@@ -293,8 +306,8 @@ def _from_host(data: Nested | HostArray | bytes | None, device: p.Device, dtype:
         have = _listed_dtype(flat) if dtype is None else dtype
         content = pack(flat, have)
     elif isinstance(data, HostArray):
-        have = dtypes.parse({"bool_": "bool"}.get(name := _array_dtype(data), name))
-        content, shape = data.tobytes(), tuple(int(n) for n in data.shape)
+        have = _array_dtype(data)
+        content, shape = _native(data).tobytes(), tuple(int(n) for n in data.shape)
     else:
         raise DTypeError(
             f"Tensor of {type(data).__name__}",
@@ -315,9 +328,21 @@ def _stored(content: bytes, dtype: DType, shape: tuple[int, ...], device: p.Devi
     return cell
 
 
-def _array_dtype(data: HostArray) -> str:
+def _array_dtype(data: HostArray) -> DType:
+    """The dtype that an array's elements have here; raises DTypeError for what tensors do not hold."""
     name = str(getattr(data.dtype, "name", data.dtype))
-    return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
+    found = {"float8_e4m3fn": "float8_e4m3", "bool_": "bool"}.get(name, name)
+    if found not in {dtype.name for dtype in dtypes.storable}:
+        raise DTypeError(f"Tensor of an array of {name}", "convert it first, e.g. array.astype('float32')")
+    return dtypes.parse(found)
+
+
+def _native(data: HostArray) -> HostArray:
+    """The array with its bytes in this machine's order."""
+    if getattr(data.dtype, "isnative", True):
+        return data
+    swapped: HostArray = data.astype(data.dtype.newbyteorder("="))  # type: ignore[attr-defined]  # numpy's own
+    return swapped
 
 
 def _list_shape(data: Nested) -> tuple[int, ...]:
@@ -351,10 +376,10 @@ def _flatten(data: object, shape: tuple[int, ...], out: list[Number]) -> None:
 
 def _scalar(data: object) -> Number:
     """A number that is not one of Python's: numpy's scalars, scalar tensors."""
+    if shape := getattr(data, "shape", ()):
+        raise ShapeError(f"Tensor of a list with an array of shape {tuple(shape)}", "stack its items first")
     item = getattr(data, "item", None)
-    if item is None:
-        raise DTypeError(f"Tensor of a list with a {type(data).__name__}", "lists hold numbers")
-    value: object = item()
+    value: object = None if item is None else item()
     if not isinstance(value, (bool, int, float)):
         raise DTypeError(f"Tensor of a list with a {type(data).__name__}", "lists hold numbers")
     return value
@@ -365,7 +390,14 @@ def _listed_dtype(flat: list[Number]) -> DType:
     if kinds <= {bool} and flat:
         return dtypes.bool_
     if kinds <= {bool, int} and flat:
-        return dtypes.int32 if all(-(1 << 31) <= v < 1 << 31 for v in flat) else dtypes.int64
+        least, most = min(flat), max(flat)
+        for dtype in (dtypes.int32, dtypes.int64):
+            if dtype.min <= least and most <= dtype.max:
+                return dtype
+        raise DTypeError(
+            f"Tensor of integers {least} … {most}, which int64 does not hold",
+            "give dtype='uint64', or 'float64'; with a dtype given, integers wrap",
+        )
     return dtypes.float32
 
 

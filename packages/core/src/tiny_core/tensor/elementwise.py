@@ -15,10 +15,12 @@ from tiny_core.dtypes import DType, Number
 from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.ir.ops import COMPARE, Ops
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.handle import Handle, promote
+from tiny_core.tensor.handle import Handle, as_tensor, promote
 from tiny_core.tensor.lines import show
 
 Operand = Handle | Number
+_MOST_EXPONENT = 1 << 16
+"""Of powers by repeated multiplication."""
 _FLOAT_ONLY = frozenset({Ops.DIV, Ops.POW})
 _BITS = frozenset({Ops.AND, Ops.OR, Ops.XOR})
 _SHIFTS = frozenset({Ops.SHL, Ops.SHR})
@@ -26,7 +28,22 @@ _INTEGER = frozenset({Ops.IDIV, Ops.IMOD, Ops.FLOORDIV, Ops.FLOORMOD})
 
 
 def is_operand(x: object) -> bool:
-    return isinstance(x, (Handle, bool, int, float))
+    return isinstance(x, (Handle, bool, int, float)) or _is_scalar(x)
+
+
+def _is_scalar(x: object) -> bool:
+    """Whether `x` is a number of numpy's, which behaves as Python's."""
+    return getattr(x, "shape", None) == () and hasattr(x, "item")
+
+
+def number(what: str, x: object) -> Number:
+    """Accept a number; raises DTypeError."""
+    if isinstance(x, (bool, int, float)):
+        return x
+    value: object = x.item() if _is_scalar(x) else None  # type: ignore[attr-defined]  # `_is_scalar` looked
+    if isinstance(value, (bool, int, float)):
+        return value
+    raise DTypeError(f"{what}: operand of type {type(x).__name__}", "use a Tensor or a number")
 
 
 class Elementwise(Handle):
@@ -47,14 +64,15 @@ class Elementwise(Handle):
         return self._result(name, g.alu(op, *((y, x) if reverse else (x, y))), other)
 
     def _with_number(self, name: str, op: Ops, value: Number, reverse: bool) -> Self:
-        if not isinstance(value, (bool, int, float)):
-            raise DTypeError(f"{name}: operand of type {type(value).__name__}", "use a Tensor or a number")
+        value = number(name, value)
         dtype = _check(name, op, promote(self.dtype, dtypes.kind_of(value)))
         compute = dtype
         if dtype in dtypes.narrow_floats and not _is_value(value, dtype):
             compute = dtypes.float32
         elif op in COMPARE and dtype.is_int and not _is_value(value, dtype):
-            compute = dtypes.int64
+            # beyond all values of the dtype, so each comparison is decided
+            holds = op is Ops.CMPNE or (op is not Ops.CMPEQ and (value > dtype.max) is not reverse)
+            return self._from_node(g.const(holds, dtypes.bool_, self.shape), self._cell.device)
         x = g.cast(self.uop, compute)
         y = g.const(value, compute, x.shape)
         node = g.alu(op, *((y, x) if reverse else (x, y)))
@@ -124,7 +142,9 @@ class Elementwise(Handle):
         Raises:
             DTypeError: an integer tensor to the power of a tensor, or of a negative integer.
         """
-        if not isinstance(other, Handle) and not reverse:
+        if not isinstance(other, Handle):
+            other = number("pow", other)
+        if not isinstance(other, Handle) and not reverse and abs(other) <= _MOST_EXPONENT:
             if (
                 float(other).is_integer()
                 and 1 <= other <= 16
@@ -171,7 +191,7 @@ class Elementwise(Handle):
         if isinstance(other, Handle):
             its = self._from_node(g.cast(other.uop, mine.dtype), other._cell.device)
         else:
-            its = self._from_node(mine._number(other), self._cell.device)
+            its = self._from_node(mine._number(number("operand", other)), self._cell.device)
         return (its, mine) if reverse else (mine, its)
 
     def neg(self) -> Self:
@@ -252,13 +272,16 @@ class Elementwise(Handle):
         shape = self._broadcast("where", *tensors)
         condition = self.uop if self.dtype is dtypes.bool_ else g.scalar_op(Ops.CMPNE, self.uop, 0)
         sides = [
-            g.expand(g.cast(t.uop, dtype), shape) if isinstance(t, Handle) else g.const(t, dtype, shape)
+            g.expand(g.cast(t.uop, dtype), shape)
+            if isinstance(t, Handle)
+            else g.const(number("where", t), dtype, shape)
             for t in (x, y)
         ]
         return self._result("where", g.where(g.expand(condition, shape), *sides), *tensors)
 
     def masked_fill(self, mask: Handle, value: Operand) -> Self:
         """`value` where the mask holds, else this."""
+        as_tensor("masked_fill", mask)
         return self._from_node(mask.uop, mask._cell.device).where(value, self)
 
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
@@ -380,7 +403,7 @@ class Elementwise(Handle):
 
 
 def _dtype_of(x: Operand) -> DType:
-    return x.dtype if isinstance(x, Handle) else dtypes.kind_of(x)
+    return x.dtype if isinstance(x, Handle) else dtypes.kind_of(number("operand", x))
 
 
 def _kind(x: Operand) -> str:
@@ -390,7 +413,7 @@ def _kind(x: Operand) -> str:
 def _is_value(value: Number, dtype: DType) -> bool:
     """Whether a number is a value of `dtype`, so that nothing is lost by making it one."""
     there = dtypes.convert(value, dtype)
-    return there == value or (math.isnan(value) and math.isnan(there))
+    return there == value or (isinstance(value, float) and math.isnan(value) and math.isnan(there))
 
 
 def _check(name: str, op: Ops, dtype: DType) -> DType:

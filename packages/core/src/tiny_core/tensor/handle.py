@@ -7,7 +7,8 @@ The layers are one class each, in one file each, every one a subclass of the one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from tiny_core import dtypes
@@ -33,16 +34,51 @@ def canonical_device(device: p.Device | None) -> p.Device | None:
     """Return the one name of a device (of each device, for a tuple); None stays None."""
     if device is None:
         return None
+    if isinstance(device, str):
+        return _known_device(device)
+    if not isinstance(device, tuple) or not device or not all(isinstance(d, str) for d in device):
+        raise DeviceError(f"{device!r} is not a device", "write 'CPU', or a tuple of names: ('CPU', 'CPU:1')")
+    return tuple(_known_device(d) for d in device)
+
+
+def _known_device(name: str) -> str:
+    """The one name of a device that there is; raises TargetError or DeviceError here, where it is named."""
     from tiny_core.runtime.device import Device
 
-    if isinstance(device, str):
-        return Device.canonicalize(device)
-    return tuple(Device.canonicalize(d) for d in device)
+    canonical = Device.canonicalize(name)
+    if not Device.is_open(canonical):
+        from tiny_core.plugins.target import parse_device
+
+        parse_device(canonical)
+    return canonical
+
+
+def named_dtype(dtype: DTypeLike) -> DType:
+    """Accept a DType or its name; raises DTypeError."""
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, str):
+        return dtypes.parse(dtype)
+    raise DTypeError(f"{dtype!r} is not a dtype", "write e.g. dtypes.float32, or its name, 'float32'")
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
-    """Accept a DType or its name; raises DTypeError."""
-    return dtypes.parse(dtype) if isinstance(dtype, str) else dtype
+    """Accept a DType of elements or its name (a weak one is what it becomes by itself); raises DTypeError."""
+    found = strong(named_dtype(dtype))
+    if found is dtypes.void:
+        raise DTypeError("void is not a dtype of elements", "tensors have elements")
+    return found
+
+
+def as_int(what: str, value: object) -> int:
+    """Accept what Python takes for an integer, numpy's included; raises DTypeError."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        raise DTypeError(
+            f"{what}: {value!r} of type {type(value).__name__} where an integer is wanted",
+            "shapes, axes and counts are Python integers",
+        ) from None
 
 
 def strong(dtype: DType) -> DType:
@@ -55,6 +91,13 @@ def strong(dtype: DType) -> DType:
 def promote(*types: DType) -> DType:
     """The strong dtype that these meet in."""
     return strong(dtypes.promote(*types))
+
+
+def as_tensor(what: str, value: object) -> Handle:
+    """Accept a tensor only; raises DTypeError."""
+    if isinstance(value, Handle):
+        return value
+    raise DTypeError(f"{what}: {type(value).__name__} where a tensor is wanted", "make one of it: Tensor(…)")
 
 
 class Handle:
@@ -222,14 +265,12 @@ class Handle:
     def cast(self, dtype: DTypeLike) -> Self:
         """Convert the elements: integers wrap, floats round to nearest even, float to integer saturates (NaN
         to 0)."""
-        to = strong(as_dtype(dtype))
-        if to is dtypes.void:
-            raise DTypeError("cast to void", "tensors have elements")
+        to = as_dtype(dtype)
         return self if to is self.dtype else self._from_node(g.cast(self.uop, to), self._cell.device)
 
     def bitcast(self, dtype: DTypeLike) -> Self:
         """Read the same bits as another dtype of equal width; raises DTypeError otherwise."""
-        to = as_dtype(dtype)
+        to = named_dtype(dtype)
         if to.bits != self.dtype.bits or to.is_weak or to is dtypes.void:
             raise DTypeError(
                 f"bitcast from {self.dtype.name} to {to.name}: widths differ", "cast converts between widths"
@@ -253,6 +294,8 @@ class Handle:
     def _axis(self, what: str, axis: int, rank: int | None = None) -> int:
         """Return an axis counted from the front; raises ShapeError."""
         n = len(self.shape) if rank is None else rank
+        if type(axis) is not int:
+            axis = as_int(f"{what}: axis", axis)
         if not -n <= axis < n:
             raise ShapeError(
                 f"{what}: axis {axis} of a tensor of shape {self.shape}", f"axes are {-n} … {n - 1}"
@@ -263,7 +306,7 @@ class Handle:
         """Return axes counted from the front, each once; None is all of them. Raises ShapeError."""
         if axis is None:
             return tuple(range(len(self.shape)))
-        given = (axis,) if isinstance(axis, int) else tuple(axis)
+        given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
         axes = tuple(self._axis(what, a) for a in given)
         if len(set(axes)) != len(axes):
             raise ShapeError(

@@ -7,9 +7,10 @@ are out of range read 0, negative ones count from the end.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
-from typing import Self
+from typing import Self, TypeGuard
 
 from tiny_core import dtypes
 from tiny_core.errors import DTypeError, IndexOutOfRange, ShapeError
@@ -18,7 +19,7 @@ from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.assign import Assignment
 from tiny_core.tensor.elementwise import Operand
-from tiny_core.tensor.handle import Handle
+from tiny_core.tensor.handle import Handle, as_int, as_tensor
 
 Item = int | slice | None | EllipsisType | Handle | Sequence[int]
 Index = Item | tuple[Item, ...]
@@ -109,7 +110,7 @@ class Indexing(Assignment):
                 bounds.append((begin, end))
                 steps.append(step)
                 shape.append(count)
-            elif isinstance(item, (Handle, list, tuple)):
+            elif _is_list(item):
                 bounds.append((0, n))
                 steps.append(1)
                 tensors[len(shape)] = self._index_node(item, axis, n)
@@ -154,6 +155,7 @@ class Indexing(Assignment):
             DTypeError: the index is not of integers.
         """
         axis = self._axis("gather", dim)
+        as_tensor("gather", index)
         if not index.dtype.is_int:
             raise DTypeError(f"gather: index of {index.dtype.name}", "indices are integers")
         shape = index.shape
@@ -174,7 +176,9 @@ class Indexing(Assignment):
         """1 (int32) where the last new axis's index is this element, else 0."""
         if not self.dtype.is_int:
             raise DTypeError(f"one_hot of {self.dtype.name}", "classes are integers")
-        hit = self._is_class(num_classes, self.ndim)
+        if (count := as_int("one_hot", num_classes)) < 0:
+            raise ShapeError(f"one_hot of {num_classes} classes", "a count is not negative")
+        hit = self._is_class(count, self.ndim)
         return self._from_node(g.cast(hit, dtypes.int32), self._cell.device)
 
     def _is_class(self, num_classes: int, axis: int) -> UOp:
@@ -221,13 +225,23 @@ def _range(item: slice, n: int) -> tuple[int, int, int, int]:
     return (start, last + 1, step, count) if step > 0 else (last, start + 1, step, count)
 
 
+def _is_list(item: Item) -> TypeGuard[Handle | Sequence[int]]:
+    """Whether `item` is a list of indices: a tensor, a sequence, or an array of the host that has axes."""
+    if isinstance(item, (Handle, list, tuple)):
+        return True
+    return bool(getattr(item, "shape", ())) and hasattr(item, "tobytes")
+
+
 def _position(item: object, axis: int, shape: tuple[int, ...]) -> int:
     """An integer index counted from the front."""
-    if isinstance(item, bool) or not hasattr(item, "__index__"):
+    try:
+        at, n = operator.index(item), shape[axis]  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        at = None
+    if at is None or isinstance(item, bool):
         raise DTypeError(
             f"index {item!r} of type {type(item).__name__}", "use ints, slices, None, … or integer tensors"
         )
-    at, n = int(item.__index__()), shape[axis]
     if not -n <= at < n:
         raise IndexOutOfRange(
             f"index {at} for axis {axis} of a tensor of shape {shape}", f"it takes {-n} … {n - 1}"

@@ -10,7 +10,7 @@ from typing import Self
 from tiny_core import dtypes
 from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.handle import Handle
+from tiny_core.tensor.handle import Handle, as_tensor
 from tiny_core.tensor.nnops import NeuralOps
 
 
@@ -77,6 +77,7 @@ class Losses(NeuralOps):
         """Cross-entropy of logits (N, C, …) with class numbers (N, …), or with probabilities of this
         shape."""
         axis = 0 if self.ndim == 1 else 1
+        as_tensor("cross_entropy", Y)
         if Y.dtype.is_int and Y.shape != self.shape:
             return self._sparse("cross_entropy", Y, axis, None, label_smoothing, reduction)
         _check_smoothing("cross_entropy", label_smoothing)
@@ -113,6 +114,7 @@ class Losses(NeuralOps):
         return hit.where(self, 0.0).cast(self.dtype).sum(axis)
 
     def _labels(self, what: str, Y: Handle, axis: int) -> Self:
+        as_tensor(what, Y)
         if not Y.dtype.is_int:
             raise DTypeError(f"{what}: labels of {Y.dtype.name}", "labels are class numbers")
         wanted = self.shape[:axis] + self.shape[axis + 1 :]
@@ -122,6 +124,7 @@ class Losses(NeuralOps):
         return self._from_node(g.cast(Y.uop, dtypes.int32), Y._cell.device)
 
     def _same_shape(self, what: str, Y: Handle) -> None:
+        as_tensor(what, Y)
         if Y.shape != self.shape:
             raise ShapeError(
                 f"{what}: targets {Y.shape} for predictions {self.shape}", "shapes must be equal"

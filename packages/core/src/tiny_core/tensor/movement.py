@@ -8,7 +8,7 @@ the like are new arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self, cast
 
 from tiny_core import dtypes
@@ -18,7 +18,8 @@ from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import strides
-from tiny_core.tensor.handle import Handle, promote
+from tiny_core.tensor.elementwise import number
+from tiny_core.tensor.handle import Handle, as_int, as_tensor, promote
 from tiny_core.tensor.maths import Maths
 
 Pair = tuple[int, int]
@@ -26,10 +27,27 @@ Padding = int | Sequence[int] | Sequence[Pair | None]
 
 
 def dims_of(shape: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
-    """Accept a shape as several ints or as one sequence."""
-    if len(shape) == 1 and not isinstance(shape[0], int):
-        return tuple(shape[0])
-    return cast("tuple[int, ...]", tuple(shape))
+    """Accept a shape as several integers or as one sequence; a None stays. Raises DTypeError."""
+    dims: Iterable[object] = shape
+    if len(shape) == 1 and isinstance(shape[0], Iterable) and not isinstance(shape[0], str):
+        dims = shape[0]
+    sizes = tuple([d if d is None or type(d) is int else as_int("shape", d) for d in dims])
+    return cast("tuple[int, ...]", sizes)
+
+
+def _list_of(what: str, given: object) -> list[object]:
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise DTypeError(
+            f"{what}: {given!r} of type {type(given).__name__}", "give a list with an item an axis"
+        )
+    return list(given)
+
+
+def _pair(what: str, pair: object) -> Pair:
+    ends = _list_of(what, pair)
+    if len(ends) != 2:
+        raise ShapeError(f"{what}: {pair!r}", "a pair has two integers")
+    return as_int(what, ends[0]), as_int(what, ends[1])
 
 
 class Movement(Maths):
@@ -149,17 +167,21 @@ class Movement(Maths):
 
     def flip(self, axis: int | Sequence[int], *more: int) -> Self:
         """Reverse axes; a new array, as in PyTorch."""
-        axes = self._axes("flip", (axis, *more) if isinstance(axis, int) else (*axis, *more))
+        first = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+        axes = self._axes("flip", (*first, *more))
         return self._from_node(g.flip(self.uop, axes), self._cell.device)
 
     def shrink(self, arg: Sequence[Pair | None]) -> Self:
         """A part of each axis, as (begin, end); None keeps it whole."""
-        pairs = tuple((0, n) if q is None else (q[0], q[1]) for q, n in zip(arg, self.shape, strict=False))
-        if len(arg) != self.ndim or any(
+        given = _list_of("shrink", arg)
+        pairs = tuple(
+            (0, n) if q is None else _pair("shrink", q) for q, n in zip(given, self.shape, strict=False)
+        )
+        if len(given) != self.ndim or any(
             not 0 <= a <= b <= n for (a, b), n in zip(pairs, self.shape, strict=True)
         ):
             raise ShapeError(
-                f"shrink: {tuple(arg)} of shape {self.shape}", "one (begin, end) within bounds for each axis"
+                f"shrink: {given} of shape {self.shape}", "one (begin, end) within bounds for each axis"
             )
         return self._view(g.shrink(self.uop, pairs))
 
@@ -170,7 +192,7 @@ class Movement(Maths):
         parts = (
             [min(sizes, n - i) for i in range(0, max(n, 1), max(sizes, 1))]
             if isinstance(sizes, int)
-            else list(sizes)
+            else [as_int("split", n) for n in _list_of("split", sizes)]
         )
         if sum(parts) != n or min(parts, default=-1) < 0 or (isinstance(sizes, int) and sizes < 1):
             raise ShapeError(f"split: axis {dim} of {self.shape} into {sizes}", f"sizes must add up to {n}")
@@ -183,6 +205,7 @@ class Movement(Maths):
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` parts along `dim`, equal but for the last."""
         axis = self._axis("chunk", dim)
+        chunks = as_int("chunk", chunks)
         if chunks < 1:
             raise ShapeError(f"chunk: into {chunks} parts", "at least 1")
         return list(self.split(max(1, -(-self.shape[axis] // chunks)), dim))
@@ -218,6 +241,7 @@ class Movement(Maths):
             ShapeError: the padding does not fit the shape.
             DTypeError: the mode is not known.
         """
+        value = number("pad", value)
         if mode != "constant":
             raise DTypeError(f"pad: mode {mode!r}", "only 'constant' is there")
         pairs = self._pairs("pad", padding)
@@ -236,15 +260,14 @@ class Movement(Maths):
         """Return (before, after) for each axis, from any of the ways to write a padding."""
         if isinstance(padding, int):
             padding = (padding,) * (2 * self.ndim)
-        given = list(padding)
+        given = _list_of(what, padding)
         if all(isinstance(q, int) for q in given):
             flat = cast("list[int]", given)
             if len(flat) % 2 == 0 and len(flat) <= 2 * self.ndim:
                 ends = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
                 return (*((0, 0),) * (self.ndim - len(ends)), *reversed(ends))
         elif len(given) == self.ndim and not any(isinstance(q, int) for q in given):
-            pairs = cast("list[Pair | None]", given)
-            return tuple((0, 0) if q is None else (q[0], q[1]) for q in pairs)
+            return tuple((0, 0) if q is None else _pair(what, q) for q in given)
         raise ShapeError(
             f"{what}: padding {tuple(given)} for shape {self.shape}",
             f"give a pair (or None) for each of {self.ndim} axes, or flat pairs from the last axis on",
@@ -259,6 +282,7 @@ class Movement(Maths):
         axis = self._axis("cat", dim)
         tensors: tuple[Handle, ...] = (self, *others)
         for t in others:
+            as_tensor("cat", t)
             if t.ndim != self.ndim or any(
                 a != b for i, (a, b) in enumerate(zip(self.shape, t.shape, strict=True)) if i != axis
             ):
@@ -289,6 +313,7 @@ class Movement(Maths):
     def stack(self, *others: Handle, dim: int = 0) -> Self:
         """Join along a new axis `dim`; shapes must be equal."""
         for t in others:
+            as_tensor("stack", t)
             if t.shape != self.shape:
                 raise ShapeError(f"stack: shapes {self.shape} and {t.shape}", "shapes must be equal")
         tensors: tuple[Handle, ...] = (self, *others)

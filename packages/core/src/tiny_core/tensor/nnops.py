@@ -8,14 +8,14 @@ rounded once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self, cast
 
 from tiny_core import dtypes
 from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.ir.ops import Ops
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.handle import DTypeLike, Handle, as_dtype, promote
+from tiny_core.tensor.handle import DTypeLike, Handle, as_dtype, as_int, as_tensor, promote
 from tiny_core.tensor.lines import show
 from tiny_core.tensor.random import Random
 
@@ -24,7 +24,9 @@ Sizes = int | Sequence[int]
 
 def _each(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
     """One number for each of n axes."""
-    out = (value,) * n if isinstance(value, int) else tuple(value)
+    out = (
+        tuple([as_int(what, v) for v in value]) if isinstance(value, Iterable) else (as_int(what, value),) * n
+    )
     if len(out) != n or min(out, default=least) < least:
         raise ShapeError(
             f"{what} {value} for {n} axes", f"give a number of at least {least}, or one for each axis"
@@ -35,7 +37,7 @@ def _each(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
 def _ends(padding: Sizes, n: int) -> tuple[tuple[int, int], ...]:
     """(before, after) for each of n axes: from one number, one per axis, or flat pairs from the last axis
     on."""
-    if not isinstance(padding, int) and len(padding) == 2 * n:
+    if isinstance(padding, Sequence) and len(padding) == 2 * n:
         flat = tuple(padding)
         return tuple((flat[2 * i], flat[2 * i + 1]) for i in reversed(range(n)))
     return tuple((q, q) for q in _each("padding", padding, n, 0))
@@ -60,6 +62,7 @@ class NeuralOps(Random):
             ShapeError: the inner sizes differ, the leading axes do not broadcast, or one is a scalar.
         """
         x, name = self, "matmul"
+        as_tensor(name, w)
         if not x.shape or not w.shape:
             raise ShapeError(
                 f"{name} of shapes {x.shape} and {w.shape}", "both need an axis; use * for scalars"
@@ -109,6 +112,7 @@ class NeuralOps(Random):
     def linear(self, weight: Handle, bias: Handle | None = None, dtype: DTypeLike | None = None) -> Self:
         """`self @ weight + bias`, weight (in, out); a weight of one axis multiplies."""
         x = self if dtype is None else self.cast(dtype)
+        as_tensor("linear", weight)
         out = x.mul(weight) if weight.ndim == 1 else x.dot(weight)
         return out if bias is None else out.add(bias)
 
@@ -139,6 +143,8 @@ class NeuralOps(Random):
         Raises:
             ShapeError: shapes do not fit, or the kernel is larger than the padded input.
         """
+        for t in (weight, *(() if bias is None else (bias,))):
+            as_tensor("conv2d", t)
         n = weight.ndim - 2
         if n < 1 or self.ndim != weight.ndim:
             raise ShapeError(
@@ -314,7 +320,8 @@ class NeuralOps(Random):
         Raises:
             ShapeError: shapes do not fit, or both a mask and is_causal are given.
         """
-        k, v = (self._from_node(t.uop, t._cell.device) for t in (key, value))
+        given = [as_tensor("attention", t) for t in (key, value)]
+        k, v = (self._from_node(t.uop, t._cell.device) for t in given)
         if enable_gqa:
             heads = self.shape[-3]
             k, v = (t.repeat_interleave(heads // t.shape[-3], dim=-3) for t in (k, v))
@@ -325,7 +332,7 @@ class NeuralOps(Random):
             shape = scores.shape[-2:]
             attn_mask = self.full(shape, True, device=self._cell.device).tril()
         if attn_mask is not None:
-            mask = self._from_node(attn_mask.uop, attn_mask._cell.device)
+            mask = self._from_node(as_tensor("attention", attn_mask).uop, attn_mask._cell.device)
             scores = mask.where(scores, -math.inf) if mask.dtype is dtypes.bool_ else scores + mask
         return scores.cast(self.dtype).softmax(-1).dropout(dropout_p) @ v
 

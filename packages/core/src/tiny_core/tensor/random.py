@@ -17,7 +17,8 @@ from tiny_core.settings import TRAINING
 from tiny_core.tensor import counters
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.creation import Creation
-from tiny_core.tensor.handle import DTypeLike, as_dtype, canonical_device, default_device
+from tiny_core.tensor.elementwise import number
+from tiny_core.tensor.handle import DTypeLike, as_dtype, as_int, canonical_device, default_device
 from tiny_core.tensor.movement import dims_of
 from tiny_core.tensor.realize import engine
 
@@ -119,6 +120,7 @@ class Random(Creation):
         to = dtypes.int32 if dtype is None else as_dtype(dtype)
         if not to.is_int:
             raise DTypeError(f"randint of {to.name}", "it gives integers; use uniform for floats")
+        low, high = as_int("randint", low), as_int("randint", high)
         if high <= low or high - low > 1 << 32:
             raise ShapeError(f"randint from {low} to {high}", "high must exceed low, by at most 2**32")
         if low < to.min or high - 1 > to.max:
@@ -214,6 +216,7 @@ class Random(Creation):
         Raises:
             DTypeError: p is not a probability.
         """
+        p = number("dropout", p)
         if not 0 <= p <= 1:
             raise DTypeError(f"dropout with p={p}", "a probability lies in 0 … 1")
         if not TRAINING or p == 0:

@@ -17,7 +17,7 @@ from tiny_core.tensor import graph as g
 from tiny_core.tensor import history
 from tiny_core.tensor.cell import PARAMS
 from tiny_core.tensor.convert import Conversions
-from tiny_core.tensor.handle import Handle
+from tiny_core.tensor.handle import Handle, as_tensor
 from tiny_core.tensor.lines import show
 
 
@@ -43,10 +43,11 @@ class Gradients(Conversions):
         >>> (x * x).sum().gradient(x)[0].tolist()
         [2.0, 4.0]
         """
-        for t in (self, *targets):
+        given: list[Handle] = [self, *(as_tensor("gradient", t) for t in targets)]
+        for t in given:
             if not t.dtype.is_float:
                 raise DTypeError(f"gradient of a tensor of {t.dtype.name}", "only floats have gradients")
-        for t in targets:
+        for t in given[1:]:
             if g.is_number(t.uop):
                 raise GradientError(
                     f"gradient with respect to a constant of shape {t.shape}",
@@ -97,6 +98,7 @@ class Gradients(Conversions):
                     f"gradient of a tensor of shape {self.shape}", "reduce it to a scalar, or give gradient="
                 )
             return self._number(1)
+        as_tensor("gradient=", gradient)
         if gradient.shape != self.shape:
             raise ShapeError(f"gradient= of shape {gradient.shape} for {self.shape}", "shapes must be equal")
         return g.cast(gradient.uop, self.dtype)
