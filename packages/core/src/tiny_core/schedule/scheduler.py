@@ -14,7 +14,7 @@ from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.schedule import reductions
 from tiny_core.schedule.cache import cached
-from tiny_core.schedule.fuse import Border, Fusion, axes, fuse, is_storage
+from tiny_core.schedule.fuse import Border, Fusion, axes, fuse, is_storage, stored_value
 from tiny_core.schedule.group import Group, group
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
 from tiny_core.schedule.limits import cuts
@@ -179,7 +179,9 @@ class _Attempt:
                 places[node] = UOp.buffer(node.dtype, max(1, node.size), node.payload(p.Copy).device)
         items: list[Item] = []
         for g in self.groups:
-            items.append(self._item(g, places))
+            # nothing to store means nothing to run
+            if g.copy is not None or stored_value(g.members[0]).size:
+                items.append(self._item(g, places))
         results = tuple(self._result(n, places) for n in self.wanted)
         kept = {b for r in results for b in r.toposort() if b.op is Ops.BUFFER}
         return Schedule(tuple(items), results, tuple(b for b in places.values() if b not in kept))
