@@ -14,6 +14,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,11 +23,14 @@ from pathlib import Path
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
+from tiny_core.render.capabilities import Capabilities
 from tiny_core.render.signature import Signature
 
 TOUR = Path(__file__).resolve().parent.parent / "docs" / "tour.md"
 ARCH = "x86_64_v3"
-MACHINE = "8. Machine code"
+ASSEMBLY = "8. Machine code"
+"""The heading of what another version of LLVM may change."""
+
 WIDTH = 110
 
 PROGRAM = """\
@@ -41,6 +45,8 @@ print(y)
 """
 
 BORDERS = """\
+from tiny_core.schedule.scheduler import borders
+
 m, n = (Tensor.empty(256, 256, device="CPU") for _ in range(2))
 z = (m @ n).relu() @ m
 for border in borders([z.uop]):
@@ -69,6 +75,7 @@ class Steps:
     linear: str
     slots: int
     lanes: int
+    capabilities: Capabilities
     signature: Signature
     flops: int
     nbytes: int
@@ -82,29 +89,31 @@ def follow() -> Steps:
     """Run the expression through every step of the compiler."""
     from importlib.metadata import version
 
+    from tiny_core import Tensor
     from tiny_core.codegen import axes, grid, loops, stage
     from tiny_core.codegen.expand import expand
+    from tiny_core.codegen.normalize import normalize
     from tiny_core.codegen.pipeline import generate
     from tiny_core.ir.text import format as to_text
     from tiny_core.render.renderer import Arch
     from tiny_core.schedule.item import KernelItem
-    from tiny_core.schedule.scheduler import borders, schedule
+    from tiny_core.schedule.scheduler import schedule
     from tiny_renderer_llvm.renderer import LLVMRenderer
 
-    names: dict[str, object] = {"borders": borders}
+    names: dict[str, object] = {}
     printed = run(PROGRAM, names)
-    y = getattr(names["y"], "uop")  # noqa: B009 - a name made by the program above
-    assert isinstance(y, UOp)
-    items = schedule([y]).items
-    assert len(items) == 1 and isinstance(items[0], KernelItem), "the page says that it is one kernel"
-    kernel = items[0].kernel
+    y = names["y"]
+    assert isinstance(y, Tensor)
+    (item,) = schedule([y.uop]).items  # the page says that it is one kernel
+    assert isinstance(item, KernelItem)
+    kernel = item.kernel
 
     renderer = LLVMRenderer(Arch(ARCH))
     made = generate(kernel, renderer)
     options = made.kernel.payload(p.KernelInfo).options or ()
-    bare = made.kernel.replace(arg=None)
-    plan = axes.plan(bare, options)
-    graph = stage.stage(loops.separate(axes.apply(bare, plan)), plan, renderer.capabilities)
+    normal = normalize(kernel)
+    plan = axes.plan(normal, options)
+    graph = stage.stage(loops.separate(axes.apply(normal, plan)), plan, renderer.capabilities)
     graph, _ = grid.parallelize(graph, plan, renderer.capabilities)
     graph = expand(graph, plan, renderer.capabilities)
     registers = [n.payload(p.Storage) for n in made.linear.src if n.op is Ops.BUFFER]
@@ -114,15 +123,18 @@ def follow() -> Steps:
     assembly = compiler.disassemble(compiler.compile(ir, made.signature.name))
     return Steps(
         printed=printed,
-        tensor=to_text(y, renumber=True),
+        tensor=to_text(y.uop, renumber=True),
         kernel=to_text(kernel, renumber=True),
         border=run(BORDERS, names),
-        normal=to_text(bare, renumber=True),
-        options=[f"- `{to_text_option(o)}`: {explain(bare, options[:i], o)}" for i, o in enumerate(options)],
+        normal=to_text(normal, renumber=True),
+        options=[
+            f"- `{to_text_option(o)}`: {explain(normal, options[:i], o)}" for i, o in enumerate(options)
+        ],
         expanded=to_text(graph, renumber=True),
         linear=to_text(made.linear, renumber=True),
         slots=sum(r.size for r in registers),
         lanes=max((r.lanes for r in registers), default=0),
+        capabilities=renderer.capabilities,
         signature=made.signature,
         flops=made.flops,
         nbytes=made.bytes,
@@ -161,12 +173,15 @@ def explain(kernel: UOp, before: tuple[p.Option, ...], option: p.Option) -> str:
     }
     match option.kind:
         case "tile":
-            return f"the {size} steps of `{name}` become `{name}.0` of {size // option.n} and, inside, `{name}.1` of {option.n}"
+            outer, inner = size // option.n, option.n
+            return (
+                f"`{name}` of {size} steps becomes `{name}.0` of {outer} and, inside, `{name}.1` of {inner}"
+            )
         case "map":
             return maps.get(option.how or "", f"`{name}` runs as {option.how}")
         case "order":
-            nest = " then ".join(f"`{axis}`" for axis in option.axes) or "none"
-            return f"the loops that are left over outputs, from outside in: {nest}"
+            nest = ", ".join(f"`{axis}`" for axis in option.axes) or "none is left"
+            return f"the loops that remain over the result, outermost first: {nest}"
         case "pad":
             return f"`{name}` is rounded up to a multiple of {option.n}; what is added touches no memory"
         case "stage":
@@ -214,8 +229,30 @@ def block(text: str, language: str = "text") -> str:
     return f"```{language}\n{text.rstrip()}\n```"
 
 
+def tour() -> str:
+    """Run the expression and return the page."""
+    return wrap(page(follow()))
+
+
+def wrap(text: str) -> str:
+    """Fill the paragraphs of a page, outside blocks, to the width of the repository."""
+    out = []
+    for i, part in enumerate(re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)):
+        if i % 2:
+            out.append(part)
+            continue
+        paragraphs = re.split(r"(\n\n+)", part)
+        out += [q if not q.strip() or q.lstrip().startswith(("#", "-")) else fill(q) for q in paragraphs]
+    return "".join(out)
+
+
+def fill(paragraph: str) -> str:
+    end = "\n" if paragraph.endswith("\n") else ""
+    return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False) + end
+
+
 def page(s: Steps) -> str:
-    """Return the text of the tour."""
+    """Return the text of the page."""
     changed = (
         "Here there is nothing to do, and the kernel stays as it is."
         if s.normal == s.kernel
@@ -226,12 +263,13 @@ def page(s: Steps) -> str:
     return f"""\
 # One expression, from Tensor to machine code
 
-This page follows one line of Python down to instructions of a processor. What stands in boxes is real output:
-`tools/make_tour.py` makes this page by running the program and asking every step what it has made, and a test
-fails when the page is out of date. The target is fixed to `{ARCH}`, x86-64 with AVX2, so that the page does not depend
-on the machine it is made on. Files are named below `packages/core/src/tiny_core` unless their path is longer.
+This page follows one line of Python down to instructions of a processor. What stands in boxes is real
+output: `tools/make_tour.py` makes this page by running the program and asking every step what it has made,
+and a test fails when the page is out of date. The target is fixed to `{ARCH}`, x86-64 with AVX2, so that the
+page does not depend on the machine it is made on. Files are named below `packages/core/src/tiny_core` unless
+their path is longer.
 
-You need to know some Python and what a matrix product is. Eight steps, each of which you can run yourself.
+You need to know some Python, and what a matrix product is.
 
 ## 1. Python
 
@@ -239,35 +277,35 @@ You need to know some Python and what a matrix product is. Eight steps, each of 
 
 {block(s.printed)}
 
-The printed tensor is *lazy*: `@` and `relu` have checked shapes and dtypes, and computed nothing. A `Tensor` is a
-handle on a description of a value (`tensor/handle.py`; the methods are in the files beside it). Work begins when
-somebody asks for numbers, as step 9 does.
+The printed tensor is *lazy*: `@` and `relu` have checked shapes and dtypes, and computed nothing. A `Tensor`
+is a handle on a description of a value (`tensor/handle.py`; the methods are in the files beside it). Work
+begins when somebody asks for numbers, as step 9 does.
 
 ## 2. The tensor graph
 
-The description is a graph of *UOps*. A UOp has an operation, a dtype, sources, and perhaps a payload; equal ones are
-one object (`ir/uop.py`). `ir/ops.py` lists all operations with a sentence each, and `ir/text.py` prints graphs: a
-line per node, its dtype and shape after the colon, its operation after the equals sign.
+The description is a graph of *UOps*. A UOp has an operation, a dtype, sources, and perhaps a payload; equal
+ones are one object (`ir/uop.py`). `ir/ops.py` lists all operations with a sentence each, and `ir/text.py`
+prints graphs: a line per node, its dtype and shape after the colon, its operation after the equals sign.
 
 {block(s.tensor)}
 
-There is no matrix product among the operations. `a @ b` is said with smaller words: bring both matrices to the shape
-(4, 32, 16) so that row i meets column j along the last axis, multiply, and add up that axis. `relu` is the maximum
-with 0. `reshape`, `permute` and `expand` are *movements*: other ways to look at the same memory, which never
-run (`tensor/graph.py` writes these graphs).
+There is no matrix product among the operations. `a @ b` is said with smaller words: bring both matrices to
+the shape (4, 32, 16), so that row i of one meets column j of the other along the last axis; multiply; and
+add up along that axis. `relu` is the maximum with 0. `reshape`, `permute` and `expand` are *movements*:
+other ways to look at the same memory, which never run (`tensor/graph.py` writes these graphs).
 
 ## 3. The schedule: which kernels
 
-A *kernel* is a piece of work that runs in one go. The scheduler (`schedule/scheduler.py`) decides where one ends and
-the next begins. It needs one kernel here, so neither the product of shape (4, 32, 16) nor the sum before `relu` ever
-lies in memory:
+A *kernel* is a piece of work that runs in one go. The scheduler (`schedule/scheduler.py`) decides where one
+ends and the next begins. It needs one kernel here, so neither the product of shape (4, 32, 16) nor the sum
+before `relu` ever lies in memory:
 
 {block(s.kernel)}
 
-`%p0`, `%p1` and `%p2` are the arguments: the result, `a` and `b`. A `range` is an axis, a number that takes all values
-from 0 on: `%i0` and `%i1` run over the result, `%r0` along the sum. The movements have become arithmetic on these
-numbers (`schedule/movement.py`): `a[i0, r0]` is element `16 * i0 + r0` of `%p1`. Nothing says yet which loop is
-outside, or that there are loops at all.
+`%p0`, `%p1` and `%p2` are the arguments: the result, `a` and `b`. A `range` is an axis, a number that takes
+all values from 0 on: `%i0` and `%i1` run over the result, `%r0` along the sum. The movements have become
+arithmetic on these numbers (`schedule/movement.py`): `a[i0, r0]` is element `16 * i0 + r0` of `%p1`. Nothing
+says yet which loop is outside, or that there are loops at all.
 
 Where a value is stored between two kernels, there is a reason, weighed in bytes and operations
 (`schedule/fuse.py`). With larger matrices and another product,
@@ -280,67 +318,72 @@ Where a value is stored between two kernels, there is a reason, weighed in bytes
 
 First `codegen/normalize.py` cuts and joins axes until every index is a plain sum. {changed}
 
-Then the kernel gets *options*: what becomes of each axis. They are data, so they can be printed, stored, or given by
-hand. `codegen/heuristic.py` chooses them from what the target declares, here vectors of 32 bytes and 16
-registers for them; a product like this one is recognised by its indices, in `codegen/contraction.py`:
+Then the kernel gets *options*: what becomes of each axis. They are data, so they can be printed, stored, or
+given by hand. `codegen/heuristic.py` chooses them from what the target declares, here vectors of
+{s.capabilities.vector_bytes} bytes and {s.capabilities.registers} registers for them;
+`codegen/contraction.py` knows a product by its indices:
 
 {options}
 
-Each number of `a` that is read is so used for several columns, and each vector of `b` for several rows: memory
-is slow, and reading less is most of the art. The {s.slots} sums that are under way at once stay in registers,
-{s.lanes} numbers in each.
+So each number of `a` that is read serves several columns, and each vector of `b` several rows: memory is
+slow, and reading less is most of the art. {s.slots * s.lanes} sums are under way at once, in {s.slots}
+registers of {s.lanes} numbers each.
 
 ## 5. Loops and registers
 
-`codegen/expand.py` carries the options out. An unrolled axis becomes copies of the code, a vector axis becomes lanes
-(`f32[8]` is 8 numbers side by side), and the sum becomes `%register0` with {s.slots} slots: set to 0, updated in the
-loop `%r0` by `mulacc` (multiply and add), and read after it.
+`codegen/expand.py` carries the options out. An unrolled axis becomes copies of the code, a vector axis
+becomes lanes (`f32[{s.lanes}]` is {s.lanes} numbers side by side), and the sum becomes `%register0` with {s.slots} slots:
+set to 0, updated in the loop `%r0` by `mulacc` (multiply and add), and read after it. `lanes={s.lanes}` loads or
+stores {s.lanes} neighbours in one go.
 
 {block(shorten(s.expanded, 26, 8))}
 
-This is a graph still: nothing has an order but by need. `after` says the rest, namely that a register is read after what
-was stored into it before. All passes are listed in `codegen/pipeline.py`, in order, with the reason for the
-order.
+This is a graph still: a node only has to come after its sources. `after` makes an order where that is not
+enough: a register must be read after what was stored into it. `codegen/pipeline.py` lists all passes, in
+order, with a sentence on why there.
 
 ## 6. One line after the other
 
-Three passes later, indices have become 64-bit integers (`codegen/commit.py`), what the target lacks has been put
-together from what it has (`codegen/decompose/`; here it lacks nothing), and `codegen/linearize.py` has put all
-nodes into a list. A node stands in the innermost loop that it depends on, and in no deeper one.
+After the other passes, indices have become 64-bit integers (`codegen/commit.py`), what the target lacks has
+been put together from what it has (`codegen/decompose/`; here it lacks nothing), and `codegen/linearize.py`
+has put all nodes into a list. A node stands in the innermost loop that it depends on, and in no deeper one.
 
 {block(shorten(s.linear, 14, 2))}
 
-This list is all that a backend has to understand. `ir/spec_linear.py` checks it before a renderer sees it. The
-device `PYTHON` runs it as it is, one line at a time, and thereby defines what it means (`devices/python/`).
+This list is all that a backend has to understand. `ir/spec_linear.py` checks it before a renderer sees it.
+The device `PYTHON` runs it as it is, one line at a time, and thereby defines what it means
+(`devices/python/`).
 
-With the list goes a *signature* (`render/signature.py`) that says how to call the kernel: named
-`{name}` after its axes, {len(s.signature.params)} buffers, {len(s.signature.scalars)} numbers, {s.signature.parallel} \
-part to divide among threads. By `codegen/estimate.py`, one run does {s.flops} operations and moves {s.nbytes} bytes.
+With the list goes a *signature* (`render/signature.py`) that says how to call the kernel: `{name}`, so named
+after its axes, takes {len(s.signature.params)} buffers and {len(s.signature.scalars)} numbers.
+`codegen/estimate.py` counts {s.flops} operations and {s.nbytes} bytes for one run, which is what
+`TINY_DEBUG=2` computes its rates from.
 
 ## 7. LLVM IR
 
-A *renderer* turns the list into text for a compiler; it is a plugin, found by its name in `DEV=`. This one is
-`packages/renderer-llvm/src/tiny_renderer_llvm/renderer.py`, and needs no LLVM to run. Slots of registers
-have become `phi`s, LLVM's way to say that a name has one value at the first turn of a loop and another later.
+A *renderer* turns the list into text for a compiler; it is a plugin, found by its name in `DEV=`. This one
+is `packages/renderer-llvm/src/tiny_renderer_llvm/renderer.py`, and needs no LLVM to run. Slots of registers
+have become `phi`s, LLVM's way to say that a name has one value at the first turn of a loop and another
+later.
 
 {block(shorten(without_features(s.ir), 24, 3), "llvm")}
 
-## {MACHINE}
+## {ASSEMBLY}
 
 A *compiler* turns that text into bytes: here LLVM itself, loaded into the process by llvmlite
-(`packages/renderer-llvm/src/tiny_renderer_llvm/compiler.py`). This is what llvmlite {s.llvmlite} gives, without directives. The
-loop that matters is the one that ends with a jump to its own label: it reads vectors of `b`, one number of
-`a` at a time for all lanes, and multiplies and adds (`vfmadd…`).
+(`packages/renderer-llvm/src/tiny_renderer_llvm/compiler.py`). This is its work (llvmlite {s.llvmlite}),
+without directives. The loop that matters is the one that ends with a jump to its own label: it reads vectors
+of `b`, one number of `a` at a time for all lanes, and multiplies and adds (`vfmadd…`).
 
 {block(shorten(instructions(s.assembly), 22, 4), "asm")}
 
 ## 9. The result
 
-`realize`, or whoever asks for numbers, runs all of this (`engine/realize.py`): kernels that have been compiled
-before come from a cache (`engine/cache.py`), `devices/cpu/loader.py` maps the machine code into memory, and a queue of
-commands calls it (`runtime/queue.py`). With numbers that float32 holds exactly, order and rounding play no part, so
-the results must be equal to numpy's to the last bit, for the CPU with machine code for the features that it
-has and for the interpreter:
+`realize`, or whoever asks for numbers, runs all of this (`engine/realize.py`): kernels that have been
+compiled before come from a cache (`engine/cache.py`), `devices/cpu/loader.py` maps the machine code into
+memory, and a queue of commands calls it (`runtime/queue.py`). With numbers that float32 holds exactly, order
+and rounding play no part, so the results must be equal to numpy's to the last bit: on the CPU, where code is
+made for all features that the machine has, and on the interpreter.
 
 {block(RESULT, "python")}
 
@@ -364,7 +407,7 @@ def sections(text: str) -> dict[str, str]:
 
 def named_llvmlite(text: str) -> str:
     """Return the version of llvmlite that a page names; "" if it names none."""
-    found = re.search(r"llvmlite (\d[\w.]*\w)", sections(text).get(MACHINE, ""))
+    found = re.search(r"\(llvmlite ([^)]+)\)", sections(text).get(ASSEMBLY, ""))
     return found[1] if found else ""
 
 
@@ -374,7 +417,7 @@ def differences(have: str, made: str, say: Callable[[str], None] = print) -> lis
     theirs, ours = named_llvmlite(have), named_llvmlite(made)
     if theirs and theirs != ours:
         say(f"machine code is not compared: the page has llvmlite {theirs}'s, and here is {ours}")
-        new[MACHINE] = old[MACHINE]
+        new[ASSEMBLY] = old[ASSEMBLY]
     return [
         line
         for heading in dict.fromkeys((*old, *new))
@@ -394,7 +437,7 @@ def main() -> int:
     for name in list(os.environ):  # nothing that the user has set may show
         if name in ("DEV", "TINY_DEV", "TINY_DEBUG", "TINY_OPTIMIZE", "TINY_CHECK"):
             del os.environ[name]
-    made = page(follow())
+    made = tour()
     if not args.check:
         args.file.write_text(made)
         return 0

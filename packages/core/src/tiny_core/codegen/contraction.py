@@ -28,6 +28,7 @@ from tiny_core.render.capabilities import Capabilities
 
 LEAST_REUSE = 16  # uses of an element from which staging it pays
 MOST_ACCUMULATORS = 0.8  # part of the registers that accumulators may take
+PANELS = 8  # panels from which threads share them out
 SCATTER = 2  # steps of the reduction that storing one lane on its own is worth
 GOOD_CHAINS = 10  # accumulators that hide the latency of a fused multiply-add on two ports
 
@@ -184,14 +185,19 @@ def _outer(facts: Facts, capabilities: Capabilities, form: Form) -> tuple[Option
             build.options.append(run(build.cut(axis, t), "unroll"))
     shared = [i for i in facts.outer if i in a.strides and i in b.strides]
     free = [i for i in facts.outer if i not in shared and i != v]
-    panels = [i for i in free if i in b.strides] + [v]
+    panels = [*shared, *(i for i in free if i in b.strides), v]
     moving = [i for i in free if i not in b.strides]
-    wide = build.count[v] >= 8  # enough panels to share out between threads
-    order = [*shared, *panels, *moving] if wide else [*shared, *moving, *panels]
+    # threads share out panels of B, each packed by one of them, or, if there are few, what runs past all
+    # panels
+    wide = math.prod(build.count[i] for i in panels if build.loop[i]) >= PANELS
+    order = [*panels, *moving] if wide else [*moving, *panels]
     names = [build.loop[i] for i in order if build.loop[i]]
     build.options.append(Option("order", axes=tuple(names)))
-    counts = {build.loop[i]: build.count[i] for i in order if build.loop[i]}
-    spread = threads(facts, names, counts)
+    spread = threads(
+        facts,
+        [build.loop[i] for i in (panels if wide else order) if build.loop[i]],
+        {build.loop[i]: build.count[i] for i in order if build.loop[i]},
+    )
     threaded = {o.axis for o in spread}
     build.options += spread
     if form.staged:

@@ -190,8 +190,8 @@ class _Mapper:
 
 
 def _read_by(only: UOp, value: UOp) -> UOp:
-    """Return `value` where what the kernel also writes is read only by items for which `only` holds: the others
-    might read what item 0 has stored by then."""
+    """Return `value` where what the kernel also writes is read only by items for which `only` holds: the
+    others might read what item 0 has stored by then."""
     done: dict[UOp, UOp] = {}
     for node in value.toposort(lambda n: n.op is not Ops.AFTER):
         src = node.src if node.op is Ops.AFTER else tuple(done[s] for s in node.src)

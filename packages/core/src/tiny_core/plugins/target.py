@@ -32,6 +32,9 @@ _VALUE: Final = re.compile(r"[^,;]+")
 # A plus belongs to an interface only if nothing but a name and indices stands before it: option values may
 # hold one.
 _PREFIX: Final = re.compile(r"[^,=;+]*(?:,[0-9]+)*\+")
+_GRAMMAR: Final = (
+    "a target is [IFACE+]DEVICE[:RENDERER[:ARCH]][,feature|-feature|key=value], e.g. CPU:LLVM,threads=2"
+)
 _SAY: Final = {
     "iface": "interface",
     "indices": "device index",
@@ -345,6 +348,7 @@ class _Reader:
 
 def _located(text: str, at: int, message: str, found: str, hint: str) -> TargetError:
     """A TargetError with the text, a caret under character `at`, and what was read before it."""
+    hint = hint or _GRAMMAR
     shown = "".join(c if c.isprintable() else "?" for c in text)
     read = f"\n  read so far: {found}" if found else ""
     return TargetError(f"target {shown!r}: {message}\n    {shown}\n    {' ' * at}^{read}", hint)
@@ -356,10 +360,10 @@ def _is_value(text: str) -> bool:
 
 def _check(good: bool, part: str, text: str) -> None:
     if not good:
-        raise TargetError(f"{text!r} is not a valid {_SAY[part]} of a target")
+        raise TargetError(f"{text!r} is not a valid {_SAY[part]} of a target", _GRAMMAR)
 
 
 def _unique(what: str, names: list[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise TargetError(f"{what} {name!r} is given twice")
+            raise TargetError(f"{what} {name!r} is given twice", "give it once")

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from tiny_core.api import LaunchError
 
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine: EM_X86_64, EM_AARCH64
+FOREIGN = (
+    "DEV names an architecture that is not this machine's: leave it out; NULL compiles for any architecture, "
+    "as in DEV=NULL:LLVM:gfx1100, and PYTHON interprets it"
+)
 
 SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 1, 2, 3, 4, 8, 9
 SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY = 14, 15, 16
@@ -108,7 +112,7 @@ def parse(binary: bytes) -> ElfObject:
     if kind != 1:
         raise LaunchError(f"ELF file of type {kind}, not a relocatable object (type 1)")
     if machine not in MACHINES:
-        raise LaunchError(f"ELF object for machine {machine}", "known are 62 (x86-64) and 183 (AArch64)")
+        raise LaunchError(f"an object for ELF machine {machine} cannot run on a CPU", FOREIGN)
     if entry_size != _SECTION.size or count == 0:
         raise LaunchError(f"ELF object with {count} sections of header size {entry_size}")
     sections = _sections(binary, table, count, names)

@@ -71,7 +71,7 @@ def load(binary: bytes) -> LoadedObject:
     parsed = elf.parse(binary)
     machine = platform.machine()
     if parsed.machine != machine:
-        raise LaunchError(f"the object is for {parsed.machine}, this machine is {machine}")
+        raise LaunchError(f"the object is for {parsed.machine}, this machine is {machine}", elf.FOREIGN)
     layout = lay_out(parsed, libc.page_size())
     address = libc.map_memory(layout.nbytes)
     try:
