@@ -332,9 +332,9 @@ registers of {s.lanes} numbers each.
 ## 5. Loops and registers
 
 `codegen/expand.py` carries the options out. An unrolled axis becomes copies of the code, a vector axis
-becomes lanes (`f32[{s.lanes}]` is {s.lanes} numbers side by side), and the sum becomes `%register0` with {s.slots} slots:
-set to 0, updated in the loop `%r0` by `mulacc` (multiply and add), and read after it. `lanes={s.lanes}` loads or
-stores {s.lanes} neighbours in one go.
+becomes lanes (`f32[{s.lanes}]` is {s.lanes} numbers side by side), and the sum becomes `%register0` with
+{s.slots} slots: set to 0, updated in the loop `%r0` by `mulacc` (multiply and add), and read after it.
+`lanes={s.lanes}` loads or stores {s.lanes} neighbours in one go.
 
 {block(shorten(s.expanded, 26, 8))}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -73,8 +74,6 @@ def test_every_stage_is_on_the_page(make_tour: ModuleType) -> None:
 
 
 def test_files_that_the_page_names_exist(make_tour: ModuleType) -> None:
-    import re
-
     root = TOOL.parents[1]
     named = re.findall(r"`([\w/.-]+(?:\.py|/))`", make_tour.TOUR.read_text())
     assert len(named) > 20

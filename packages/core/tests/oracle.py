@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -339,7 +339,9 @@ class Engine:
         self.memory: MutableMapping[UOp, Array] = weakref.WeakKeyDictionary()
         self.batches: list[list[UOp]] = []
 
-    def allocate_from_host(self, data: memoryview | bytes, dtype: DType, size: int, device: p.Device) -> UOp:
+    def allocate_from_host(
+        self, data: memoryview | bytes, dtype: DType, size: int, device: p.Device, label: object = ""
+    ) -> UOp:
         node = UOp.buffer(dtype, size, device)
         self.memory[node] = np.frombuffer(bytes(data), numpy_dtype(dtype)).copy()
         assert self.memory[node].shape == (size,)
@@ -351,7 +353,7 @@ class Engine:
     def read_host(self, node: UOp) -> memoryview:
         return memoryview(evaluate(node, self.memory).tobytes())
 
-    def realize_nodes(self, roots: list[UOp]) -> list[UOp]:
+    def realize_nodes(self, roots: list[UOp], labels: Sequence[object] = ()) -> list[UOp]:
         """Compute all roots from what memory holds now, then let the stores happen."""
         self.batches.append(list(roots))
         nodes = toposort(roots)

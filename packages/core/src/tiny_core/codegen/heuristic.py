@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tiny_core import settings
+from tiny_core import dtypes, settings
 from tiny_core.codegen.axes import kernel_axes
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra.index import linear_form
-from tiny_core.ir.ops import Ops
+from tiny_core.ir.ops import COMPARE, Ops
 from tiny_core.ir.payload import Option
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
@@ -138,8 +138,13 @@ def lanes_for(facts: Facts, capabilities: Capabilities, size: int, limit: int = 
         return 0
     widest = max(d.itemsize for d in kinds if d.itemsize)
     full = limit or max(1, capabilities.vector_bytes // min(4, widest))
+    # masks are comparisons of indices, which take lanes too
+    masked = any(n.src and n.src[0].dtype is dtypes.index and (n.op in COMPARE or n.op is Ops.CAST)
+                 for n in facts.kernel.toposort())  # fmt: skip
+    masks = capabilities.widths(dtypes.int32)
     shared = [w for w in capabilities.widths(max(kinds, key=lambda d: d.itemsize))
-              if all(w in capabilities.widths(d) for d in kinds)]  # fmt: skip
+              if all(w in capabilities.widths(d) for d in kinds)
+              and (w in masks or not (masked or size % (w * COPIES)))]  # fmt: skip
     cover = 1 << max(0, size - 1).bit_length()
     return max((w for w in shared if w <= min(full, cover)), default=0)
 

@@ -46,12 +46,12 @@ class Recorder(Protocol):
 recorder: Final[ContextVar[Recorder | None]] = ContextVar("recorder", default=None)
 
 
-def realize_nodes(roots: list[UOp], labels: Sequence[str] = ()) -> list[UOp]:
+def realize_nodes(roots: list[UOp], labels: Sequence[object] = ()) -> list[UOp]:
     """Compute `roots`.
 
     Args:
         roots: nodes of the tensor stage.
-        labels: what each is, for the message of OutOfMemory; may be left out.
+        labels: what each is (its text), for the message of OutOfMemory; may be left out.
 
     Returns:
         for each root, movements over the BUFFER that holds its value (or the root, where it needed no work).
@@ -70,7 +70,7 @@ def realize_nodes(roots: list[UOp], labels: Sequence[str] = ()) -> list[UOp]:
     return list(plan.results)
 
 
-def _label(node: UOp, label: str) -> None:
+def _label(node: UOp, label: object) -> None:
     while node.op in MOVEMENT:
         node = node.src[0]
     if node.op is Ops.BUFFER and not memory_of(node).allocated:
@@ -96,7 +96,12 @@ def run_schedule(plan: Schedule, scheduled_in: float = 0.0) -> None:
 
 @final
 class _Run:
-    """One run of steps: batches that grow until something must happen in between."""
+    """One run of steps: batches that grow until something must happen in between.
+
+    All memory is allocated and all programs are loaded before the first command is submitted, so that what
+    fails in that leaves everything as it was: an assignment that has run, and is not known to have, would
+    run again.
+    """
 
     def __init__(self, steps: Sequence[Step], temporaries: Sequence[UOp], timed: bool) -> None:
         self.steps, self.timed = steps, timed
@@ -113,27 +118,45 @@ class _Run:
         self.spare: dict[tuple[OpenDevice, int], list[Buffer]] = {}
 
     def go(self) -> None:
-        for i, step in enumerate(self.steps):
+        memory = [self._prepare(i, step) for i, step in enumerate(self.steps)]
+        for step, buffers in zip(self.steps, memory, strict=True):
             if isinstance(step, LaunchStep):
-                self._launch(step)
+                self._launch(step, buffers)
             else:
-                self._copy(step)
-            for node in dict.fromkeys(_nodes(step)):
-                if self.last.get(node) == i:
-                    buffer = memory_of(node)
-                    drop_memory(node)
-                    self.spare.setdefault((buffer.device, size_class(buffer.nbytes)), []).append(buffer)
+                self._copy(step, *buffers)
         for device in list(self.batches):
             self._flush(device)
 
-    def _launch(self, step: LaunchStep) -> None:
+    def _prepare(self, number: int, step: Step) -> list[Buffer]:
+        """Return the memory of a step's nodes, allocated, and take back that of temporaries that end
+        here."""
+        if isinstance(step, LaunchStep):
+            assert step.program.handle is not None, "loaded"
+            name, writes = step.program.compiled.signature.name, step.writes
+        else:
+            name, writes = "copy", (True, False)
+        nodes = _nodes(step)
+        buffers = []
+        for node, writing in zip(nodes, writes, strict=True):
+            buffer = self._memory(node, writing)
+            buffer.label = buffer.label or name
+            assert buffer.handle is not None, "allocated"
+            buffers.append(buffer)
+        for node in dict.fromkeys(nodes):
+            if self.last.get(node) == number:
+                buffer = memory_of(node)
+                drop_memory(node)
+                self.spare.setdefault((buffer.device, size_class(buffer.nbytes)), []).append(buffer)
+        return buffers
+
+    def _launch(self, step: LaunchStep, buffers: list[Buffer]) -> None:
         batch, handles, slots = self._batch(step.device)
         reads: list[Touch] = []
         writes: list[Touch] = []
         where = []
-        for place, writing, reading in zip(step.places, step.writes, step.reads, strict=True):
-            buffer = self._memory(place.node, writing)
-            buffer.label = buffer.label or step.program.compiled.signature.name
+        for place, buffer, writing, reading in zip(
+            step.places, buffers, step.writes, step.reads, strict=True
+        ):
             where.append(_slot(buffer, place.offset, handles, slots))
             touch = (buffer.root, 0, _EVERYTHING)
             if writing:
@@ -142,8 +165,7 @@ class _Run:
                 reads.append(touch)
         batch.launch(step.program, tuple(where), step.scalars, step.grid, reads, writes)
 
-    def _copy(self, step: CopyStep) -> None:
-        source, dest = self._memory(step.source.node, False), self._memory(step.dest.node, True)
+    def _copy(self, step: CopyStep, dest: Buffer, source: Buffer) -> None:
         if step.dest_device is step.source_device:
             batch, handles, slots = self._batch(step.dest_device)
             batch.copy(
@@ -202,7 +224,7 @@ def _nodes(step: Step) -> tuple[UOp, ...]:
 
 
 def allocate_from_host(
-    data: memoryview | bytes, dtype: DType, size: int, device: str, label: str = ""
+    data: memoryview | bytes, dtype: DType, size: int, device: str, label: object = ""
 ) -> UOp:
     """Return new storage that holds host data.
 
@@ -211,7 +233,7 @@ def allocate_from_host(
         dtype: element type.
         size: number of elements.
         device: where.
-        label: what it is, for the message of OutOfMemory.
+        label: what it is (its text), for the message of OutOfMemory.
 
     Raises:
         DeviceError: several devices were named.

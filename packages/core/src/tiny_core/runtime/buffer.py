@@ -29,7 +29,7 @@ class Buffer:
     Args:
         device: whose.
         nbytes: how much.
-        label: for the message of OutOfMemory: what it is, and the line that made it.
+        label: for the message of OutOfMemory: its text says what it is, and the line that made it.
         parent: the Buffer that it is a part of, `offset` bytes in.
         external: a handle that someone else owns; `owner` is kept alive as long as the Buffer lives.
 
@@ -48,7 +48,7 @@ class Buffer:
         self,
         device: OpenDevice,
         nbytes: int,
-        label: str = "",
+        label: object = "",
         *,
         parent: Buffer | None = None,
         offset: int = 0,

@@ -60,18 +60,18 @@ class Memory:
         self._runtime = runtime
         self._lock = threading.RLock()
         self._free: dict[int, list[Handle]] = {}
-        self._live: dict[Handle, tuple[int, str]] = {}
+        self._live: dict[Handle, tuple[int, object]] = {}
         self._returned: deque[tuple[Handle, int]] = deque()
         self._closed = False
         # Storage (files) has blocks of exact sizes that are not exchangeable, so it is not pooled.
         self._pooled = runtime.capabilities.executes
 
-    def allocate(self, nbytes: int, label: str = "") -> Handle:
+    def allocate(self, nbytes: int, label: object = "") -> Handle:
         """Return a block of at least `nbytes`, uninitialised.
 
         Args:
             nbytes: size.
-            label: what it is for, in the message of OutOfMemory.
+            label: what it is for (its text), in the message of OutOfMemory.
 
         Raises:
             OutOfMemory: there is none, even with everything cached given back; lists the largest live blocks.
@@ -167,7 +167,7 @@ class Memory:
         self.cached -= done
         return done
 
-    def _fresh(self, size: int, nbytes: int, label: str) -> Handle:
+    def _fresh(self, size: int, nbytes: int, label: object) -> Handle:
         """Allocate from the runtime; on failure first drop the caches, then collect cycles that may hold
         memory."""
         for relief in (self._drop, self._collect, None):

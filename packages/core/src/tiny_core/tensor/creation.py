@@ -30,7 +30,7 @@ from tiny_core.tensor.handle import (
     strong,
 )
 from tiny_core.tensor.index import Indexing
-from tiny_core.tensor.lines import user_line
+from tiny_core.tensor.lines import MemoryLabel, user_line
 from tiny_core.tensor.movement import dims_of
 from tiny_core.tensor.realize import engine
 
@@ -322,7 +322,8 @@ def _from_host(data: Nested | HostArray | bytes | None, device: p.Device, dtype:
 def _stored(content: bytes, dtype: DType, shape: tuple[int, ...], device: p.Device) -> Cell:
     if not isinstance(device, str):
         raise DeviceError(f"host data on devices {device}", "put it on one device, then move it")
-    value = g.reshape(engine().allocate_from_host(content, dtype, math.prod(shape), device), shape)
+    label = MemoryLabel(dtype, shape, user_line())
+    value = g.reshape(engine().allocate_from_host(content, dtype, math.prod(shape), device, label), shape)
     cell = Cell(value, device, None, leaf=True)
     cell.adopt(value)
     return cell

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from types import CodeType
+from typing import final
+
+from tiny_core.dtypes import DType
 
 Line = tuple[CodeType, int]
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -18,6 +21,19 @@ def user_line() -> Line | None:
             return None
         frame = frame.f_back
     return frame.f_code, frame.f_lineno
+
+
+@final
+class MemoryLabel:
+    """What memory is for, put into words only when a message needs them."""
+
+    __slots__ = ("dtype", "line", "shape")
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], line: Line | None) -> None:
+        self.dtype, self.shape, self.line = dtype, shape, line
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)} made at {show(self.line)}"
 
 
 def show(line: Line | None) -> str:

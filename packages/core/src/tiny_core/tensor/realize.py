@@ -9,7 +9,7 @@ holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tiny_core.dtypes import DType
@@ -21,16 +21,19 @@ from tiny_core.tensor import graph as g
 from tiny_core.tensor import history
 from tiny_core.tensor.cell import Cell
 from tiny_core.tensor.counters import advance
+from tiny_core.tensor.lines import MemoryLabel
 
 
 class Engine(Protocol):
     """What runs graphs: the module `tiny_core.engine.realize`."""
 
-    def realize_nodes(self, roots: list[UOp]) -> list[UOp]:
+    def realize_nodes(self, roots: list[UOp], labels: Sequence[object] = ()) -> list[UOp]:
         """Run; return for each root the node that holds its value: movements over a BUFFER."""
         ...
 
-    def allocate_from_host(self, data: memoryview | bytes, dtype: DType, size: int, device: str) -> UOp:
+    def allocate_from_host(
+        self, data: memoryview | bytes, dtype: DType, size: int, device: str, label: object = ""
+    ) -> UOp:
         """Return a BUFFER node with `data` copied in."""
         ...
 
@@ -118,7 +121,8 @@ def _run(batch: dict[int, Cell], stores: list[UOp]) -> None:
             assert cell.device is not None
             cell.own(cell.device)  # it shows the storage of another cell, which is being overwritten
             stores.append(g.movements(cell.value)[1])
-    results = engine().realize_nodes([c.value for c in todo])
+    labels = [MemoryLabel(c.value.dtype, c.value.shape, c.line) for c in todo]
+    results = engine().realize_nodes([c.value for c in todo], labels)
     ended = {n.src[0] for n in stores}
     latest = {n: n.base for n in stores if n not in ended}
     mapping = {c.value: r for c, r in zip(todo, results, strict=True) if not c.owner}
