@@ -161,6 +161,9 @@ def wheels(session: nox.Session) -> None:
             *results("wheels"),
         ]  # fmt: skip
         session.run(*command)
+        some = "test_every_tail or test_statistics or test_convolution or test_product"
+        conform = ["tiny-conform", "CPU", "-k", some, "-p", "no:cacheprovider", *results("wheels-conform")]
+        session.run(*conform, env={"OMP_NUM_THREADS": "1"})
         session.run("tiny", "--version", "-v")
         session.run("tiny", "devices")
         program = "from tiny_core import Tensor; assert (Tensor([1., 2]) + 1).tolist() == [2, 3]"

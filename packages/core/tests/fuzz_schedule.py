@@ -38,7 +38,7 @@ SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 31, 32, 33, 64, 100)
 MOST = 1 << 14  # elements of an array
 
 THRESHOLDS: tuple[tuple[object, str, tuple[float, ...]], ...] = (
-    (fuse, "ROW", (4, 64, 1 << 15)),
+    (reductions, "ROW", (4, 64, 1 << 15)),
     (fuse, "NESTED", (1, 16, 1 << 12)),
     (fuse, "LAUNCH", (0.0, 200.0, 20000.0)),
     (group, "MAX_STORES", (2, 16)),
@@ -187,7 +187,7 @@ class Maker:
     def grow(self) -> None:
         makers: list[tuple[float, Callable[[], UOp | None]]] = [
             (6, self.elementwise), (6, self.movement), (3, self.reduction), (1, self.gather), (1.5, self.matmul),
-            (1, self.window), (1, self.assign), (0.4, self.contiguous), (0.5, self.iota), (1, self.softmax),
+            (1, self.window), (1, self.assign), (0.5, self.crossing), (0.4, self.contiguous), (0.5, self.iota), (1, self.softmax),
         ]  # fmt: skip
         make = self.rng.choices([m for _, m in makers], [w for w, _ in makers])[0]
         node = make()
@@ -416,6 +416,21 @@ class Maker:
             return None
         self.versions[base] = node
         return node
+
+    def crossing(self) -> UOp | None:
+        """A reader of storage that is then overwritten by something it reads as well: the two may share a kernel."""
+        root = self.assign()
+        if root is None:
+            return None
+        view, value = root.src[1].src
+        other = self.cast(self.fit(self.pick(), view.shape), view.dtype)
+        if view.dtype is dtypes.bool_:
+            self.note(g.alu(Ops.XOR, view, other))
+        elif self.value(view).size:
+            total = g.alu(Ops.ADD, g.alu(Ops.MAX, view, other), value)
+            if exact(total, self.values) and np.abs(self.value(total).astype(np.float64)).max() < 1 << 10:
+                self.note(total)
+        return root
 
     def case(self) -> Case:
         for _ in range(self.rng.randint(2, 16)):

@@ -3,17 +3,21 @@ along."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import pytest
 
 from tiny_core import dtypes
 from tiny_core.engine import compile as compiling
 from tiny_core.engine.cache import kernel_cache
+from tiny_core.engine.codec import read_frame, write_frame
 from tiny_core.engine.compile import compile_kernels, programs_for
 from tiny_core.engine.fingerprint import core_digest, package_digest
 from tiny_core.engine.pool import pool
@@ -207,6 +211,88 @@ def test_an_interrupted_run_leaves_no_worker_at_work(
         assert len(compile_kernels(GOOD, device)) == 4
     pool.close()
     assert all(process.returncode is not None for process in started)
+
+
+_ABRUPT = """#!{python}
+import os
+from io import BytesIO
+from tiny_core.engine.codec import compiled_to_parts, read_frame, write_frame
+from tiny_core.render.renderer import Compiled
+from tiny_core.render.signature import Signature
+
+source, frames = os.fdopen(0, "rb"), BytesIO()
+write_frame(frames, {{"ready": True}})
+while read_frame(source) is not None:
+    meta, parts = compiled_to_parts(Compiled(Signature("k", ()), b"made", "s"))
+    write_frame(frames, {{"rendered": True}}, [b"s"])
+    write_frame(frames, {{"done": meta}}, parts)
+    os.write(1, frames.getvalue())
+    frames = BytesIO()
+"""
+
+
+def test_frames_that_arrive_together_are_all_seen(
+    device: OpenDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A worker that says at once that it is ready, has rendered and is done; the run hangs if only the first
+    of these is read. (Waiting longer than any machine needs is how a hang is told from an answer.)"""
+    script = tmp_path / "worker"
+    script.write_text(_ABRUPT.format(python=sys.executable))
+    script.chmod(0o700)
+    pool.close()
+    monkeypatch.setattr(sys, "executable", str(script))
+    binaries: list[bytes] = []
+
+    def work() -> None:
+        with Context(CACHE=0, WORKERS=1):
+            binaries.extend(made.binary for made in compile_kernels(GOOD, device))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    if thread.is_alive():
+        for worker in pool._workers:
+            worker.process.kill()  # so that the thread, and the lock it holds, come free
+        thread.join()
+    pool.close()
+    assert binaries == [b"made"] * len(GOOD)
+
+
+class _Trickle(io.RawIOBase):
+    """A stream that takes three bytes at a time, as a pipe that is nearly full does."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def write(self, data: Any) -> int:
+        self.taken += bytes(data[:3])
+        return min(len(data), 3)
+
+
+def test_frames_survive_short_writes_and_short_reads() -> None:
+    parts = [os.urandom(100), b"", os.urandom(7)]
+    sink = _Trickle()
+    write_frame(cast(BinaryIO, sink), {"name": "ü"}, parts)
+    write_frame(cast(BinaryIO, sink), {"next": 1})
+    source = cast(BinaryIO, io.BufferedReader(_Slow(sink.taken), 1))
+    assert read_frame(source) == ({"name": "ü", "parts": [100, 0, 7]}, parts)
+    assert read_frame(source) == ({"next": 1, "parts": []}, [])
+    assert read_frame(source) is None
+
+
+class _Slow(io.RawIOBase):
+    """A stream that gives five bytes at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.rest.read(min(5, len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def test_a_renderer_that_differs_in_the_worker_is_noticed(device: OpenDevice) -> None:

@@ -1,11 +1,14 @@
-"""Kernel-count contracts: how many kernels an expression may take. A change that raises a number needs a decision
-page; `schedule.scheduler.borders` prints what decided each border."""
+"""Kernel-count contracts: how many kernels an expression may take.
+
+A change that raises a number needs a decision page; `schedule.scheduler.borders` prints what decided each border.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from tiny_core import Context, GlobalCounters, Tensor, dtypes, nn
 from tiny_core.ir.ops import Ops
 from tiny_core.schedule.item import KernelItem
@@ -52,6 +55,11 @@ def batch_norm(x: Tensor) -> Tensor:
         return norm(x)
 
 
+def incremented() -> Tensor:
+    x = stored(100)
+    return x.assign(x + 1)
+
+
 def into_a_slice() -> Tensor:
     x = stored(100)
     x[10:20] = Tensor.ones(10) * 3
@@ -77,7 +85,7 @@ EXPRESSIONS: dict[str, tuple[int, Callable[[], Tensor | tuple[Tensor, ...]]]] = 
     "outputs that share": (1, shared),
     "conv, bias, relu": (1, lambda: stored(4, 3, 16, 16).conv2d(stored(8, 3, 3, 3), stored(8)).relu()),
     "batch norm in training": (2, lambda: batch_norm(stored(32, 16, 8, 8))),
-    "assign": (1, lambda: (lambda x: x.assign(x + 1))(stored(100))),
+    "assign": (1, incremented),
     "assign to a slice": (1, into_a_slice),
     "gather": (1, lambda: stored(100, 16)[Tensor([5, 7, 99, 0] * 10).realize()]),
     "arange sum": (1, lambda: Tensor.arange(1000).sum()),
@@ -125,7 +133,7 @@ def test_an_optimizer_step_takes_a_kernel_a_parameter() -> None:
     optimizer = nn.optim.Adam(params)
     for p in params:
         p.grad = stored(*p.shape)
-    Tensor.realize(*[t for t in optimizer.schedule_step()])
+    Tensor.realize(*optimizer.schedule_step())
     for p in params:
         p.grad = stored(*p.shape)
     scalars = 2  # 1 - beta**n for both moments

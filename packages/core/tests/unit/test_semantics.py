@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
 from tiny_core import Context, Tensor, dtypes
 from tiny_core.errors import VersionError
 

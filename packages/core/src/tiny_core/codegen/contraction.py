@@ -156,12 +156,12 @@ class _Builder:
 
 def _outer(facts: Facts, capabilities: Capabilities, form: Form) -> tuple[Option, ...]:
     a, b, v, lanes = form.a, form.b, form.axis, form.lanes
-    most = int(capabilities.registers * MOST_ACCUMULATORS)
+    most = max(1, int(capabilities.registers * MOST_ACCUMULATORS))
     rows = _rows(facts, a, b)
     vectors = -(-facts.sizes[v] // lanes)
     best: tuple[float, int, list[tuple[str, int]]] | None = None
     for nv in (1, 2, 3, 4):
-        if nv > vectors or nv >= most:
+        if nv > vectors or (nv > 1 and nv >= most):
             break
         tiles = _row_tiles(facts, rows, most // nv)
         nt = math.prod(t for _, t in tiles)
@@ -195,6 +195,7 @@ def _outer(facts: Facts, capabilities: Capabilities, form: Form) -> tuple[Option
     build.options.append(Option("order", axes=tuple(names)))
     spread = threads(
         facts,
+        capabilities,
         [build.loop[i] for i in (panels if wide else order) if build.loop[i]],
         {build.loop[i]: build.count[i] for i in order if build.loop[i]},
     )
@@ -291,10 +292,10 @@ def _stage_gated(
 
 def _dot(facts: Facts, capabilities: Capabilities, form: Form) -> tuple[Option, ...]:
     a, b, v, lanes = form.a, form.b, form.axis, form.lanes
-    most = int(capabilities.registers * MOST_ACCUMULATORS)
+    most = max(1, int(capabilities.registers * MOST_ACCUMULATORS))
     rows, columns = _rows(facts, a, b), _rows(facts, b, a)
     best: tuple[float, list[tuple[str, int]], list[tuple[str, int]]] | None = None
-    for want in range(1, most // 2 + 1):
+    for want in range(1, max(1, most // 2) + 1):
         ta = _row_tiles(facts, rows, want)
         na = math.prod(t for _, t in ta)
         tb = _row_tiles(facts, columns, most // na)
@@ -317,5 +318,5 @@ def _dot(facts: Facts, capabilities: Capabilities, form: Form) -> tuple[Option, 
             build.options.append(run(build.cut(axis, t), "unroll"))
     names = [build.loop[i] for i in facts.outer if build.loop[i]]
     counts = {build.loop[i]: build.count[i] for i in facts.outer if build.loop[i]}
-    build.options += threads(facts, names, counts)
+    build.options += threads(facts, capabilities, names, counts)
     return tuple(build.options)

@@ -21,7 +21,6 @@ from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
 
 SERIAL = 1 << 14  # iterations below which waking threads costs more than it saves
-TASKS = 32  # thread iterations wanted, so that threads finish together
 SHORT = 128  # iterations after which the rounding errors of a float sum are better kept apart
 COPIES = 4  # vectors in flight in a loop without reuse
 
@@ -174,23 +173,31 @@ def stream(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
             column = None
     elif column is not None and column[0] not in over and facts.inner:
         column = _best(facts, capabilities, [a for a in facts.outer if a not in over], plain)
+    copies = min(COPIES, max(1, capabilities.registers // 4))
     if row is not None:
-        options += _vector(facts, *row, COPIES)
+        options += _vector(facts, *row, copies)
     if column is not None:
         axis, lanes = column
-        copies = COPIES if not facts.inner or row is None else 1
+        if facts.inner and row is not None:
+            copies = 1
         made = _vector(facts, axis, lanes, copies)
         options += made
         pieces[axis] = f"{axis}.0" if facts.sizes[axis] > lanes else ""
-        if facts.inner and row is None and facts.sizes[facts.inner[-1]] % COPIES == 0 and axis in over:
-            options += [tile(facts.inner[-1], COPIES), run(f"{facts.inner[-1]}.1", "unroll")]
+        if (
+            facts.inner
+            and row is None
+            and copies > 1
+            and facts.sizes[facts.inner[-1]] % copies == 0
+            and axis in over
+        ):
+            options += [tile(facts.inner[-1], copies), run(f"{facts.inner[-1]}.1", "unroll")]
     elif row is None and facts.inner and facts.sizes[facts.inner[-1]]:
         last = facts.inner[-1]
         if facts.sizes[last] <= 32:
             options.append(run(last, "unroll"))
-    options += threads(
-        facts, [pieces[a] for a in facts.outer if pieces[a]], _counts(facts, options, pieces), over
-    )
+    options += _nested(facts, options)
+    loops = [pieces[a] for a in facts.outer if pieces[a]]
+    options += threads(facts, capabilities, loops, _counts(facts, options, pieces), over)
     return tuple(options)
 
 
@@ -277,8 +284,9 @@ def _counts(facts: Facts, options: list[Option], pieces: dict[str, str]) -> dict
 
 
 def threads(
-    facts: Facts, pieces: list[str], counts: dict[str, int], first: set[str] | None = None
-) -> list[Option]:
+    facts: Facts, capabilities: Capabilities, pieces: list[str], counts: dict[str, int],
+    first: set[str] | None = None,
+) -> list[Option]:  # fmt: skip
     """Run outer loops over threads: as few axes as give enough tasks; none where the work is small."""
     if facts.work < SERIAL:
         return []
@@ -294,6 +302,6 @@ def threads(
             break  # inside the row that a reduction goes over
         options.append(run(piece, "thread"))
         tasks *= n
-        if tasks >= TASKS:
+        if tasks >= capabilities.tasks:
             break
     return options

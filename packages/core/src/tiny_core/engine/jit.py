@@ -37,13 +37,14 @@ from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.runtime.device import Device
-from tiny_core.settings import DEV, JIT_CHECK, declared, overrides
+from tiny_core.settings import CHECK, DEV, JIT_CHECK, declared, overrides
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _MOST_KEYS: Final = 32
 _MOST_PER_KEY: Final = 4
 _MOST_ATTEMPTS: Final = 2
+_CHECKS: Final = (CHECK, JIT_CHECK)
 _INNER: Final = ("grad",)
 """Attributes of tensors that hold tensors."""
 
@@ -85,6 +86,7 @@ class Jit(Generic[P, R]):
         self._lock = threading.RLock()
         self._calls = 0
         self._settings = (DEV, *(s for s in declared() if s.codegen))
+        self._checks = (CHECK.value, JIT_CHECK.value)  # where no Context says otherwise
         functools.update_wrapper(self, function)
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
@@ -109,12 +111,17 @@ class Jit(Generic[P, R]):
                 TINY_JIT_CHECK, a
                 replay gives something else than the function.
         """
-        if engine.recorder.get() is not None:
-            return self.function(*args, **kwargs)  # part of what is being recorded
+        asked, compared = overrides(_CHECKS)
+        if engine.recorder.get() is not None or (self._checks[0] if asked is None else asked):
+            # part of what is being recorded; or indices have to be looked at in each call
+            return self.function(*args, **kwargs)
         with self._lock:
-            return cast(R, self._call(layer(), args, kwargs))
+            every = self._checks[1] if compared is None else cast(int, compared)
+            return cast(R, self._call(layer(), every, args, kwargs))
 
-    def _call(self, tensors: Layer, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    def _call(
+        self, tensors: Layer, every: int, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         leaves: list[object] = []
         donated: list[int] = []
         shapes: list[Structure] = []
@@ -137,7 +144,7 @@ class Jit(Generic[P, R]):
                 continue
             self._known.move_to_end(key)
             self._calls += 1
-            if (every := JIT_CHECK.value) and self._calls % every == 0:
+            if every and self._calls % every == 0:
                 from tiny_core.engine.check import compare
 
                 return compare(tensors, bound, lambda: self.function(*args, **kwargs))  # type: ignore[arg-type]

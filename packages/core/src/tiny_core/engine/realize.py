@@ -131,7 +131,7 @@ class _Run:
         """Return the memory of a step's nodes, allocated, and take back that of temporaries that end
         here."""
         if isinstance(step, LaunchStep):
-            assert step.program.handle is not None, "loaded"
+            _ = step.program.handle  # loads it
             name, writes = step.program.compiled.signature.name, step.writes
         else:
             name, writes = "copy", (True, False)
@@ -140,7 +140,7 @@ class _Run:
         for node, writing in zip(nodes, writes, strict=True):
             buffer = self._memory(node, writing)
             buffer.label = buffer.label or name
-            assert buffer.handle is not None, "allocated"
+            _ = buffer.handle  # allocates it
             buffers.append(buffer)
         for node in dict.fromkeys(nodes):
             if self.last.get(node) == number:
@@ -284,6 +284,11 @@ def adopt_host(address: int, nbytes: int, dtype: DType, device: str, owner: obje
 
 def _part(node: UOp, begin: int, count: int) -> UOp:
     return UOp(Ops.SHRINK, node.dtype, (node,), p.Bounds(((begin, begin + count),)))
+
+
+def keeps_data(device: p.Device) -> bool:
+    """Return whether what is computed on a device can be read: not on NULL, nor while a call is captured."""
+    return isinstance(device, str) and Device[device].runtime.capabilities.stores and recorder.get() is None
 
 
 def read_host(node: UOp) -> memoryview:

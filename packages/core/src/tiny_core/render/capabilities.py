@@ -52,6 +52,7 @@ class Capabilities:
         max_grid: groups along each dimension.
         fma: dtypes whose MULACC is one instruction.
         max_params: buffers a kernel may take; 0 for no limit.
+        tasks: iterations of the thread axis from which more of them gain nothing (`launch` "threads").
     """
 
     launch: Literal["threads", "grid"]
@@ -68,6 +69,7 @@ class Capabilities:
     max_grid: tuple[int, int, int] = (1, 1, 1)
     fma: frozenset[DType] = frozenset()
     max_params: int = 0
+    tasks: int = 32
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return the lane counts that values of `dtype` may have besides scalar, ascending."""

@@ -19,7 +19,6 @@ from tiny_core.ir.uop import UOp
 from tiny_core.schedule import reductions
 from tiny_core.schedule.movement import ZERO, Index, both, flat_index, source_index
 
-ROW = 1 << 15  # longest row whose reduction is fused with what runs over the row again: 128 KB of float32
 NESTED = 1 << 12  # most row reductions that may run one after the other inside another reduction
 MOVE = 2.0  # cost of moving an element to or from memory,
 FLOP = 0.25  # of one operation on it, and
@@ -137,7 +136,9 @@ class _Fuser:
         self.ends = reductions.epilogues(order, self.forced)
         self.reduce_of = {end: r for r, end in self.ends.items()}
         self.users = reductions.consumers(order)
-        self.flops = reductions.flops(order)
+        self.flops = reductions.flops(
+            order, forced | {end for r, end in self.ends.items() if reductions.is_contraction(r)}
+        )
         picks = dict.fromkeys(s for n in order if n.op is Ops.GATHER for s in n.src[1:])
         self.numbers = {n: UOp.param(k, index_dtype, max(1, n.size)) for k, n in enumerate(picks)}
         self.sites: dict[UOp, dict[Site, frozenset[UOp]]] = {n: {} for n in order}
@@ -220,7 +221,7 @@ class _Fuser:
             at = flat_index(index[:lead], picks[0].shape)
             unknown = tuple(self.numbers[pick].load(at) for pick in picks)
             for u, n in zip(unknown, x.shape, strict=False):
-                gate = both(gate, (ZERO <= u) & (u < n))
+                gate = both(gate, (u >= 0) & (u < n))
             self.visit(x, kernel, unknown + index[lead:], gate, context)
         else:
             for s in dict.fromkeys(node.src):
@@ -281,7 +282,7 @@ class _Fuser:
         if over != set(domain[: len(over)]):
             return Border(node, f"reduction over {length} would be repeated for each outer iteration")
         rest = math.prod(_size(r) for r in domain[len(over) :])
-        if length <= ROW and rest <= ROW:
+        if length <= reductions.ROW and rest <= reductions.ROW:
             return None
         return Border(node, f"row of {max(length, rest)} does not fit on chip")
 
@@ -308,8 +309,10 @@ class _Fuser:
         arrays = self.weight(node)
         if arrays == 0:
             return None
-        store = MOVE * size * (1 + arrays + len(sites)) + FLOP * work * size + LAUNCH
-        inline = MOVE * size * arrays * len(sites) + FLOP * work * evaluations
+        # what a kernel reads at several places is near when it is read again
+        passes = len({kernel for kernel, _, _ in sites})
+        store = MOVE * size * (1 + arrays + passes) + FLOP * work * size + LAUNCH
+        inline = MOVE * size * arrays * passes + FLOP * work * evaluations
         if inline <= store:
             return None
         return Border(

@@ -244,8 +244,21 @@ def _ordered(graph: _Graph, team: list[int]) -> list[Group]:
             if t in graph.copies:
                 out.append(Group((), graph.copies[t]))
             else:
-                kernels = [k for v in members[t] if (k := graph.kernels[v]) is not None]
+                vertices = _in_order(graph, members[t])
+                kernels = [k for v in vertices if (k := graph.kernels[v]) is not None]
                 out.append(Group(tuple(k.root for k in kernels)))
+    return out
+
+
+def _in_order(graph: _Graph, vertices: list[int]) -> list[int]:
+    """Order the kernels of a group: what reads a version comes before what ends it, so that of one iteration
+    the loads of storage precede the store to it."""
+    out: list[int] = []
+    rest = list(vertices)
+    while rest:
+        v = next(v for v in rest if not any(graph.before[v] >> o & 1 for o in rest if o != v))
+        rest.remove(v)
+        out.append(v)
     return out
 
 

@@ -15,7 +15,8 @@ from tiny_core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from tiny_core.ir.uop import UOp, toposort
 
 FEW_OUTPUTS = 16  # a reduction to at most so many elements …
-MANY_INPUTS = 1 << 18  # … of at least so many is split in two
+MANY_INPUTS = 1 << 18  # … of at least so many is split in two, unless a row of it fits on chip:
+ROW = 1 << 15  # longest row whose reduction is fused with what runs over the row again, 128 KB of float32
 SMALL = 32  # a reduction over at most so many elements is priced like element-wise work
 LARGE = 1 << 20  # elements of an operand that is too large for the caches of a core
 PART = 1 << 16  # elements of a contraction's larger operand that one part of it should read
@@ -31,7 +32,7 @@ def split(node: UOp) -> UOp:
     if node.src[0].op is Ops.MUL and is_contraction(node):
         return _split_contraction(node)
     x = node.src[0]
-    if node.size > FEW_OUTPUTS or x.size < MANY_INPUTS:
+    if node.size > FEW_OUTPUTS or x.size < MANY_INPUTS or x.size <= ROW * node.size:
         return node
     axis = max(node.payload(p.Reduce).axes, key=lambda a: x.shape[a])
     n = x.shape[axis]
@@ -174,14 +175,16 @@ def _with_reductions(order: list[UOp], stops: set[UOp]) -> set[UOp]:
     return found
 
 
-def flops(order: list[UOp]) -> dict[UOp, float]:
-    """Return, for each node, the operations that an element of it takes if everything down to storage is
-    computed for it; what is broadcast counts in proportion, and reductions that are not SMALL, never
+def flops(order: list[UOp], stored: set[UOp]) -> dict[UOp, float]:
+    """Return, for each node, the operations that an element of it takes if everything down to what is `stored`
+    is computed for it; what is broadcast counts in proportion, and reductions that are not SMALL, never
     repeated, count nothing."""
     out: dict[UOp, float] = {}
     for n in order:
-        if n.op is Ops.REDUCE or not n.src:
-            out[n] = 0 if not n.src else math.prod(n.src[0].shape[a] for a in n.payload(p.Reduce).axes)
+        if not n.src or n in stored:
+            out[n] = 0
+        elif n.op is Ops.REDUCE:
+            out[n] = math.prod(n.src[0].shape[a] for a in n.payload(p.Reduce).axes)
         else:
             total: float = _COST.get(n.op, 1 if n.op in ELEMENTWISE else 0)
             for s in dict.fromkeys(n.src):

@@ -96,20 +96,48 @@ class Elementwise(Handle):
     # ---- arithmetic ---------------------------------------------------------------------------------------
 
     def add(self, other: Operand, reverse: bool = False) -> Self:
+        """self + other, broadcast as in numpy, in the dtype that both promote to. Integers wrap; bools are
+        or-ed.
+
+        Args:
+            other: a tensor, or a number, which takes this tensor's dtype unless its kind is higher.
+            reverse: swap the two.
+
+        Raises:
+            ShapeError: shapes do not broadcast.
+            DTypeError: `other` is neither tensor nor number.
+            DeviceError: the tensors are on different devices.
+
+        >>> (Tensor([[1], [2]]) + Tensor([10, 20])).tolist()
+        [[11, 21], [12, 22]]
+        >>> (Tensor([1, 2]) + 0.5).tolist()
+        [1.5, 2.5]
+        """
         return self._binary("add", Ops.ADD, other, reverse)
 
     def sub(self, other: Operand, reverse: bool = False) -> Self:
+        """self - other; integers wrap. Arguments and errors as `add`.
+
+        Raises:
+            DTypeError: both are bools.
+        """
         return self._binary("sub", Ops.SUB, other, reverse)
 
     def mul(self, other: Operand, reverse: bool = False) -> Self:
+        """self * other; integers wrap, bools are and-ed. Arguments and errors as `add`."""
         return self._binary("mul", Ops.MUL, other, reverse)
 
     def div(self, other: Operand, reverse: bool = False, rounding_mode: str | None = None) -> Self:
-        """Divide. Integers give float32, unless `rounding_mode` is "trunc" or "floor": then the quotient is
-        rounded toward zero or down, and integers stay integers (x divided by 0 is 0).
+        """self / other: integers give float32, unless `rounding_mode` is "trunc" or "floor": then the quotient
+        is rounded toward zero or down, and integers stay integers (x divided by 0 is 0). `//` is "floor".
 
         Raises:
-            DTypeError: there is no such rounding mode.
+            DTypeError: there is no such rounding mode; others as `add`.
+
+        >>> (Tensor([7, -7]) / 2).tolist()
+        [3.5, -3.5]
+        >>> (Tensor([7, -7]) // 2).tolist(), Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
+        ([3, -4], [3, -3])
         """
         if rounding_mode not in (None, "trunc", "floor"):
             raise DTypeError(f"div: rounding_mode {rounding_mode!r}", "use None, 'trunc' or 'floor'")
@@ -122,25 +150,36 @@ class Elementwise(Handle):
         return quotient.trunc() if rounding_mode == "trunc" else quotient.floor()
 
     def mod(self, other: Operand, reverse: bool = False) -> Self:
-        """Remainder with the sign of the divisor, as Python's `%`; x mod 0 is x for integers."""
+        """Remainder with the sign of the divisor, as Python's `%`. x mod 0 is x for integers, NaN for floats.
+
+        >>> (Tensor([7, -7]) % 3).tolist()
+        [1, 2]
+        """
         if self._meet(other).is_int:
             return self._binary("mod", Ops.FLOORMOD, other, reverse)
         x, y = self._pair(other, reverse)
         return x.sub(x.div(y, rounding_mode="floor").mul(y))
 
     def fmod(self, other: Operand, reverse: bool = False) -> Self:
-        """Remainder with the sign of the dividend, as C's `fmod`."""
+        """Remainder with the sign of the dividend, as C's `fmod`. x mod 0 is x for integers, NaN for floats.
+
+        >>> Tensor([7, -7]).fmod(3).tolist()
+        [1, -1]
+        """
         if self._meet(other).is_int:
             return self._binary("fmod", Ops.IMOD, other, reverse)
         x, y = self._pair(other, reverse)
         return x.sub(x.div(y, rounding_mode="trunc").mul(y))
 
     def pow(self, other: Operand, reverse: bool = False) -> Self:
-        """Raise to a power. An integer tensor takes a non-negative Python integer; else the result is a
-        float.
+        """self ** other. An integer tensor to a non-negative Python integer stays integer (and wraps); with a
+        float on either side the result is a float.
 
         Raises:
-            DTypeError: an integer tensor to the power of a tensor, or of a negative integer.
+            DTypeError: an integer tensor to the power of an integer tensor, or of a negative integer.
+
+        >>> (Tensor([2, 3]) ** 2).tolist(), (Tensor([4.0]) ** 0.5).tolist()
+        ([4, 9], [2.0])
         """
         if not isinstance(other, Handle):
             other = number("pow", other)
@@ -208,9 +247,11 @@ class Elementwise(Handle):
         return self._binary("minimum", Ops.MIN, other)
 
     def floor(self) -> Self:
+        """Round down; integers stay as they are."""
         return self._rounded(-1)
 
     def ceil(self) -> Self:
+        """Round up; integers stay as they are."""
         return self._rounded(1)
 
     def _rounded(self, toward: int) -> Self:
@@ -223,46 +264,59 @@ class Elementwise(Handle):
         return beyond.where(t, t.add(1))
 
     def trunc(self) -> Self:
+        """Round toward zero; integers stay as they are."""
         return self if not self.dtype.is_float else self._unary(Ops.TRUNC)
 
     # ---- bits ---------------------------------------------------------------------------------------------
 
     def bitwise_and(self, other: Operand, reverse: bool = False) -> Self:
+        """self & other, bit by bit; raises DTypeError for floats."""
         return self._binary("bitwise_and", Ops.AND, other, reverse)
 
     def bitwise_or(self, other: Operand, reverse: bool = False) -> Self:
+        """self | other, bit by bit; raises DTypeError for floats."""
         return self._binary("bitwise_or", Ops.OR, other, reverse)
 
     def bitwise_xor(self, other: Operand, reverse: bool = False) -> Self:
+        """self ^ other, bit by bit; raises DTypeError for floats."""
         return self._binary("bitwise_xor", Ops.XOR, other, reverse)
 
     def bitwise_not(self) -> Self:
+        """~self, bit by bit (for bools, the opposite); raises DTypeError for floats."""
         if self.dtype.is_float:
             raise DTypeError(f"bitwise_not of {self.dtype.name}", "it takes integers and bools")
         return self._from_node(g.alu(Ops.NOT, self.uop), self._cell.device)
 
     def lshift(self, other: Operand, reverse: bool = False) -> Self:
-        """Shift left; by the width or more gives 0."""
+        """self << other; by the width or more gives 0. Raises DTypeError for floats and bools."""
         return self._binary("lshift", Ops.SHL, other, reverse)
 
     def rshift(self, other: Operand, reverse: bool = False) -> Self:
-        """Shift right, arithmetic for signed integers; by the width or more gives 0 (or the sign)."""
+        """self >> other, arithmetic for signed integers; by the width or more gives 0 (or the sign). Raises
+        DTypeError for floats and bools.
+        """
         return self._binary("rshift", Ops.SHR, other, reverse)
 
     # ---- comparison and choice ----------------------------------------------------------------------------
 
     def eq(self, other: Operand) -> Self:
+        """Whether elements are equal (bool); `==` is the same. NaN equals nothing."""
         return self._binary("eq", Ops.CMPEQ, other)
 
     def ne(self, other: Operand) -> Self:
+        """Whether elements differ (bool); `!=` is the same. NaN differs from everything."""
         return self._binary("ne", Ops.CMPNE, other)
 
     def logical_not(self) -> Self:
+        """Whether an element is 0 (bool)."""
         x = g.alu(Ops.NOT, self.uop) if self.dtype is dtypes.bool_ else g.scalar_op(Ops.CMPEQ, self.uop, 0)
         return self._from_node(x, self._cell.device)
 
     def where(self, x: Operand, y: Operand) -> Self:
-        """x where this holds (is not 0), else y; all three broadcast.
+        """x where this holds (is not 0), else y; all three broadcast, and x and y promote.
+
+        Raises:
+            ShapeError: shapes do not broadcast.
 
         >>> (Tensor([1, -2]) > 0).where(1.0, 0.0).tolist()
         [1.0, 0.0]
@@ -280,15 +334,26 @@ class Elementwise(Handle):
         return self._result("where", g.where(g.expand(condition, shape), *sides), *tensors)
 
     def masked_fill(self, mask: Handle, value: Operand) -> Self:
-        """`value` where the mask holds, else this."""
+        """`value` where the mask holds, else this; they broadcast and promote.
+
+        >>> Tensor([1.0, 2.0]).masked_fill(Tensor([True, False]), 9).tolist()
+        [9.0, 2.0]
+        """
         as_tensor("masked_fill", mask)
         return self._from_node(mask.uop, mask._cell.device).where(value, self)
 
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
-        """Limit to [min_, max_]; NaN stays NaN, and at a limit the gradient passes.
+        """Limit to [min_, max_]; NaN stays NaN, and at a limit the gradient passes. `clip` is the same.
+
+        Args:
+            min_: a number or tensor; None for no lower limit.
+            max_: and for no upper one.
 
         Raises:
             DTypeError: neither limit is given.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).clamp(0, 1).tolist()
+        [0.0, 0.5, 1.0]
         """
         if min_ is None and max_ is None:
             raise DTypeError("clamp without limits", "give min_ or max_")

@@ -164,19 +164,23 @@ class Handle:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes, a tuple of integers; () for a scalar."""
         return self.uop.shape
 
     @property
     def dtype(self) -> DType:
+        """What its elements are, e.g. `dtypes.float32`."""
         return self._cell.value.dtype
 
     @property
     def device(self) -> p.Device:
-        """Where it lives; the default device for constants, which follow their operands."""
+        """Where it lives, e.g. "CPU" or "CPU:1"; for constants, which follow their operands, the default
+        device."""
         return self._cell.device or default_device()
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.uop.shape)
 
     def numel(self) -> int:
@@ -192,10 +196,11 @@ class Handle:
         return self.numel() * self.dtype.itemsize
 
     def size(self, dim: int | None = None) -> int | tuple[int, ...]:
-        """The shape, or the length of one axis."""
+        """The shape, or the length of one axis; raises ShapeError for an axis that it has not."""
         return self.shape if dim is None else self.shape[self._axis("size", dim)]
 
     def is_floating_point(self) -> bool:
+        """Whether its elements are floats."""
         return self.dtype.is_float
 
     def __len__(self) -> int:
@@ -237,7 +242,7 @@ class Handle:
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that `backward` has accumulated, or None."""
+        """The gradient that `backward` has accumulated; None before that, and for views."""
         found = self._cell.grad
         if found is None or self._chain:
             return None
@@ -258,18 +263,36 @@ class Handle:
         self.is_param_(bool(value))
 
     def requires_grad_(self, value: bool = True) -> Self:
+        """The same as `is_param_`."""
         return self.is_param_(value)
 
     # ---- dtypes -------------------------------------------------------------------------------------------
 
     def cast(self, dtype: DTypeLike) -> Self:
         """Convert the elements: integers wrap, floats round to nearest even, float to integer saturates (NaN
-        to 0)."""
+        to 0), and to bool is whether it is not 0.
+
+        Args:
+            dtype: a DType, or its name.
+
+        Raises:
+            DTypeError: there is no such dtype.
+
+        >>> Tensor([1.9, -1.0, 300.0]).cast("uint8").tolist()
+        [1, 0, 255]
+        """
         to = as_dtype(dtype)
         return self if to is self.dtype else self._from_node(g.cast(self.uop, to), self._cell.device)
 
     def bitcast(self, dtype: DTypeLike) -> Self:
-        """Read the same bits as another dtype of equal width; raises DTypeError otherwise."""
+        """Read the same bits as another dtype of equal width.
+
+        Raises:
+            DTypeError: the widths differ, or there is no such dtype.
+
+        >>> hex(Tensor(1.0).bitcast("int32").item())
+        '0x3f800000'
+        """
         to = named_dtype(dtype)
         if to.bits != self.dtype.bits or to.is_weak or to is dtypes.void:
             raise DTypeError(

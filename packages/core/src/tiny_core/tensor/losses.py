@@ -9,9 +9,12 @@ from typing import Self
 
 from tiny_core import dtypes
 from tiny_core.errors import DTypeError, ShapeError
+from tiny_core.ir.ops import Ops
+from tiny_core.settings import CHECK
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.handle import Handle, as_tensor
+from tiny_core.tensor.handle import Handle, as_tensor, default_device
 from tiny_core.tensor.nnops import NeuralOps
+from tiny_core.tensor.realize import engine, realize
 
 
 class Losses(NeuralOps):
@@ -62,7 +65,7 @@ class Losses(NeuralOps):
         self, what: str, Y: Handle, axis: int, ignore_index: int | None, smoothing: float, reduction: str
     ) -> Self:
         _check_smoothing(what, smoothing)
-        labels = self._labels(what, Y, axis)
+        labels = self._labels(what, Y, axis, ignore_index)
         log_probabilities = self.log_softmax(axis)
         loss = -log_probabilities._of_class(labels, axis)
         if smoothing:
@@ -97,7 +100,7 @@ class Losses(NeuralOps):
         """Negative of the log probability (N, C, …) of the classes (N, …), weighed by class; the mean is
         over weights."""
         axis = 0 if self.ndim == 1 else 1
-        labels = self._labels("nll_loss", Y, axis)
+        labels = self._labels("nll_loss", Y, axis, ignore_index)
         scale = self.ones(labels.shape, dtype=self.dtype, device=labels._cell.device)
         if weight is not None:
             along = self._from_node(weight.uop, weight._cell.device)
@@ -113,7 +116,7 @@ class Losses(NeuralOps):
         hit = self._from_node(labels._is_class(self.shape[axis], axis), labels._cell.device)
         return hit.where(self, 0.0).cast(self.dtype).sum(axis)
 
-    def _labels(self, what: str, Y: Handle, axis: int) -> Self:
+    def _labels(self, what: str, Y: Handle, axis: int, ignore_index: int | None = None) -> Self:
         as_tensor(what, Y)
         if not Y.dtype.is_int:
             raise DTypeError(f"{what}: labels of {Y.dtype.name}", "labels are class numbers")
@@ -121,7 +124,21 @@ class Losses(NeuralOps):
         if not self.shape or Y.shape != wanted:
             raise ShapeError(f"{what}: labels {Y.shape} for logits {self.shape}", f"labels must be {wanted}")
         self._common_device(what, Y)
+        if CHECK:
+            self._check_labels(what, Y, self.shape[axis], ignore_index)
         return self._from_node(g.cast(Y.uop, dtypes.int32), Y._cell.device)
+
+    def _check_labels(self, what: str, Y: Handle, n: int, ignore_index: int | None) -> None:
+        """Compute the labels, which are compared and not looked up, to see whether all are classes."""
+        from tiny_core.tensor.checked import finding_of, verify_labels
+
+        node = Y.uop
+        if ignore_index is not None:
+            node = g.where(g.scalar_op(Ops.CMPEQ, node, ignore_index), g.const_like(0, node), node)
+        finding = finding_of(node, n, Y._cell)
+        if finding is not None and engine().keeps_data(Y.device):
+            realize((finding,), default_device)
+            verify_labels(what, finding, Y.shape, n, engine().read_host)
 
     def _same_shape(self, what: str, Y: Handle) -> None:
         as_tensor(what, Y)

@@ -24,10 +24,13 @@ class Maths(Elementwise):
     # ---- powers and logarithms ----------------------------------------------------------------------------
 
     def exp(self) -> Self:
+        """e to the power of x, as 2 to that of x / ln 2: the relative error grows to |x| times that of one
+        rounding."""
         x, dtype = self._computed_in()
         return (x * (1 / _LN2)).exp2().cast(dtype)
 
     def exp2(self) -> Self:
+        """2 to the power of x."""
         return self._unary(Ops.EXP2)
 
     def log(self) -> Self:
@@ -36,9 +39,11 @@ class Maths(Elementwise):
         return (x.log2() * _LN2).cast(dtype)
 
     def log2(self) -> Self:
+        """Logarithm to base 2: -inf at 0, NaN below."""
         return self._unary(Ops.LOG2)
 
     def log10(self) -> Self:
+        """Logarithm to base 10: -inf at 0, NaN below."""
         x, dtype = self._computed_in()
         return (x.log2() * math.log10(2)).cast(dtype)
 
@@ -47,18 +52,22 @@ class Maths(Elementwise):
         return self._unary(Ops.SQRT)
 
     def rsqrt(self) -> Self:
+        """1 / sqrt(x): inf at 0, NaN below."""
         x, dtype = self._computed_in()
         return x.sqrt().reciprocal().cast(dtype)
 
     def reciprocal(self) -> Self:
+        """1 / x: at 0, infinity of its sign."""
         return self._unary(Ops.RECIP)
 
     def square(self) -> Self:
+        """x * x; integers stay integers, and wrap."""
         return self * self
 
     # ---- signs and classes --------------------------------------------------------------------------------
 
     def abs(self) -> Self:
+        """|x|; integers stay integers, and the least one stays itself."""
         if self.dtype is dtypes.bool_ or self.dtype.is_unsigned:
             return self
         return self.maximum(self.neg())
@@ -82,9 +91,11 @@ class Maths(Elementwise):
         return negative.where(-size, size)
 
     def isnan(self) -> Self:
+        """Whether an element is NaN (bool)."""
         return self.ne(self)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
+        """Whether an element is an infinity, of either sign or of the ones asked for (bool)."""
         if not self.dtype.is_float:
             return self._from_node(g.const(False, dtypes.bool_, self.shape), self._cell.device)
         infinite = self.abs().eq(math.inf)
@@ -93,12 +104,13 @@ class Maths(Elementwise):
         return infinite if detect_negative else infinite & (self > 0)
 
     def isfinite(self) -> Self:
+        """Whether an element is neither infinite nor NaN (bool)."""
         return (self.isinf() | self.isnan()).logical_not()
 
     def isclose(
         self, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> Self:
-        """|self - other| <= atol + rtol * |other|, elementwise."""
+        """|self - other| <= atol + rtol * |other| for each element (bool); equal infinities are close."""
         x, y = self._float_operand()._pair(other, False)
         near = (x - y).abs() <= y.abs() * rtol + atol
         close = (x.isfinite() & y.isfinite() & near) | x.eq(y)
@@ -131,24 +143,30 @@ class Maths(Elementwise):
     # ---- trigonometry -------------------------------------------------------------------------------------
 
     def sin(self) -> Self:
+        """Sine of radians."""
         return self._unary(Ops.SIN)
 
     def cos(self) -> Self:
+        """Cosine of radians, as the sine of x + π/2: the sum is rounded, an error of half an ulp of x."""
         x, dtype = self._computed_in()
         return (x + math.pi / 2).sin().cast(dtype)
 
     def tan(self) -> Self:
+        """Tangent of radians, as sine by cosine."""
         x, dtype = self._computed_in()
         return (x.sin() / x.cos()).cast(dtype)
 
     def asin(self) -> Self:
+        """Arcsine in radians; NaN beyond ±1."""
         x, dtype = self._computed_in()
         return (x / (1 - x * x).sqrt())._arctangent().cast(dtype)
 
     def acos(self) -> Self:
+        """Arccosine in radians; NaN beyond ±1."""
         return (math.pi / 2 - self._computed_in()[0].asin()).cast(self._computed_in()[1])
 
     def atan(self) -> Self:
+        """Arctangent in radians."""
         x, dtype = self._computed_in()
         return x._arctangent().cast(dtype)
 
@@ -171,33 +189,39 @@ class Maths(Elementwise):
         return (self < 0).where(-angle, angle)
 
     def sinh(self) -> Self:
+        """(exp(x) - exp(-x)) / 2: near 0 the error is that of 1, not of x."""
         x, dtype = self._computed_in()
         return ((x.exp() - (-x).exp()) / 2).cast(dtype)
 
     def cosh(self) -> Self:
+        """(exp(x) + exp(-x)) / 2."""
         x, dtype = self._computed_in()
         return ((x.exp() + (-x).exp()) / 2).cast(dtype)
 
     def tanh(self) -> Self:
+        """Hyperbolic tangent, as 2 sigmoid(2x) - 1: near 0 the error is that of 1, not of x."""
         x, dtype = self._computed_in()
         return ((x * 2).sigmoid() * 2 - 1).cast(dtype)
 
     def asinh(self) -> Self:
+        """Inverse of sinh: near 0 the error is that of 1, not of x."""
         x, dtype = self._computed_in()
         size = x.abs()
         value = (size + (size * size + 1).sqrt()).log()
         return (x < 0).where(-value, value).cast(dtype)
 
     def acosh(self) -> Self:
+        """Inverse of cosh; NaN below 1."""
         x, dtype = self._computed_in()
         return (x + (x * x - 1).sqrt()).log().cast(dtype)
 
     def atanh(self) -> Self:
+        """Inverse of tanh; NaN beyond ±1. Near 0 the error is that of 1, not of x."""
         x, dtype = self._computed_in()
         return (((1 + x) / (1 - x)).log() / 2).cast(dtype)
 
     def erf(self) -> Self:
-        """Error function, to 1.5e-7 (Abramowitz and Stegun, 7.1.26)."""
+        """Error function, to 1.5e-7 absolute in every dtype (Abramowitz and Stegun, 7.1.26)."""
         x, dtype = self._computed_in()
         size = x.abs()
         t = (1 + size * 0.3275911).reciprocal()
@@ -210,27 +234,37 @@ class Maths(Elementwise):
     # ---- activations --------------------------------------------------------------------------------------
 
     def relu(self) -> Self:
-        """max(0, x): NaN stays NaN; the gradient at 0 is 0."""
+        """max(0, x): NaN stays NaN; the gradient at 0 is 0.
+
+        >>> Tensor([-1.0, 0.0, 2.0]).relu().tolist()
+        [0.0, 0.0, 2.0]
+        """
         return self.maximum(0)
 
     def relu6(self) -> Self:
+        """min(max(0, x), 6)."""
         return self.relu().minimum(6)
 
     def hardtanh(self, min_val: float = -1, max_val: float = 1) -> Self:
+        """x limited to [min_val, max_val]."""
         return self.clamp(min_val, max_val)
 
     def leaky_relu(self, neg_slope: float = 0.01) -> Self:
+        """x, or neg_slope * x below 0."""
         return (self < 0).where(self * neg_slope, self)
 
     def elu(self, alpha: float = 1.0) -> Self:
+        """x, or alpha * (exp(x) - 1) below 0 (Clevert et al., 2016)."""
         x, dtype = self._computed_in()
         return (x > 0).where(x, (x.minimum(0).exp() - 1) * alpha).cast(dtype)
 
     def celu(self, alpha: float = 1.0) -> Self:
+        """x, or alpha * (exp(x / alpha) - 1) below 0 (Barron, 2017)."""
         x, dtype = self._computed_in()
         return (x > 0).where(x, ((x.minimum(0) / alpha).exp() - 1) * alpha).cast(dtype)
 
     def selu(self, alpha: float = 1.67326, gamma: float = 1.0507) -> Self:
+        """gamma * elu(x, alpha), with rounded constants (Klambauer et al., 2017)."""
         x, dtype = self._computed_in()
         return (x.elu(alpha) * gamma).cast(dtype)
 
@@ -243,24 +277,28 @@ class Maths(Elementwise):
         return negative.where(e * s, s).cast(dtype)
 
     def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
+        """alpha * x + beta, limited to [0, 1]."""
         x, dtype = self._computed_in()
         return (x * alpha + beta).maximum(0).minimum(1).cast(dtype)
 
     def hardswish(self) -> Self:
+        """x * relu6(x + 3) / 6 (Howard et al., 2019)."""
         x, dtype = self._computed_in()
         return (x * (x + 3).relu6() * (1 / 6)).cast(dtype)
 
     def logsigmoid(self) -> Self:
+        """log(sigmoid(x)), without overflow."""
         return -(-self).softplus()
 
     def silu(self) -> Self:
+        """x * sigmoid(x); `swish` is the same."""
         x, dtype = self._computed_in()
         return (x * x.sigmoid()).cast(dtype)
 
     swish = silu
 
     def gelu(self, approximate: str = "tanh") -> Self:
-        """Gaussian error linear unit, by its tanh form; `approximate="none"` uses erf."""
+        """x times the normal distribution's function, by its tanh form; approximate="none" uses erf."""
         x, dtype = self._computed_in()
         if approximate == "none":
             return (x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1)).cast(dtype)
@@ -268,10 +306,12 @@ class Maths(Elementwise):
         return (x * 0.5 * (inner.tanh() + 1)).cast(dtype)
 
     def quick_gelu(self) -> Self:
+        """x * sigmoid(1.702 x)."""
         x, dtype = self._computed_in()
         return (x * (x * 1.702).sigmoid()).cast(dtype)
 
     def mish(self) -> Self:
+        """x * tanh(softplus(x)) (Misra, 2019)."""
         x, dtype = self._computed_in()
         return (x * x.softplus().tanh()).cast(dtype)
 
@@ -283,5 +323,6 @@ class Maths(Elementwise):
         return (((scaled < 0).where(0.0, scaled) + (size.exp() + 1).log()) / beta).cast(dtype)
 
     def softsign(self) -> Self:
+        """x / (|x| + 1)."""
         x, dtype = self._computed_in()
         return (x / (x.abs() + 1)).cast(dtype)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tiny_core.dtypes import DType
+from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp, toposort
-from tiny_core.settings import GRAD
+from tiny_core.settings import CHECK, GRAD, Context
 from tiny_core.tensor import cell as cells
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import history
@@ -41,6 +42,10 @@ class Engine(Protocol):
         """Return the bytes of a realized contiguous node; the view keeps them from being overwritten."""
         ...
 
+    def keeps_data(self, device: p.Device) -> bool:
+        """Return whether what is computed on a device can be read."""
+        ...
+
 
 def engine() -> Engine:
     import tiny_core.engine.realize as module
@@ -59,7 +64,7 @@ def realize(wanted: Iterable[Cell], default_device: Callable[[], str]) -> None:
                 batch[id(cell)] = cell
         if batch:
             _place_constants(batch.values(), default_device)
-            _run(batch, _add_pending_readers(batch))
+            _run_checked(batch, default_device)
 
 
 def realize_readers(buffers: set[UOp]) -> None:
@@ -67,7 +72,31 @@ def realize_readers(buffers: set[UOp]) -> None:
     with cells.LOCK:
         batch = {id(c): c for c in _readers(buffers, set(), {})}
         if batch:
-            _run(batch, _add_pending_readers(batch))
+            from tiny_core.runtime.device import default_device
+
+            _run_checked(batch, default_device)
+
+
+def _run_checked(batch: dict[int, Cell], default_device: Callable[[], str]) -> None:
+    """Run a batch with all that has to be computed along; under TINY_CHECK, look at its indices."""
+    stores = _add_pending_readers(batch)
+    if not CHECK:
+        _run(batch, stores)
+        return
+    from tiny_core.tensor.checked import checks, verify
+
+    roots = [c.value for c in batch.values()]
+    every = [c for c in checks(batch.values()) if engine().keeps_data(c.cell.device or default_device())]
+    early = [c for c in every if not c.late]
+    with Context(CHECK=0):
+        realize((c.cell for c in early), default_device)
+    for check in early:
+        verify(check, roots, engine().read_host)
+    late = [c for c in every if c.late]
+    batch.update((id(c.cell), c.cell) for c in late)
+    _run(batch, stores)
+    for check in late:
+        verify(check, roots, engine().read_host)
 
 
 def _place_constants(batch: Iterable[Cell], default_device: Callable[[], str]) -> None:

@@ -7,7 +7,6 @@ from tiny_core.api import (
     ALU,
     GLOBAL,
     REGISTER,
-    AddressSpace,
     Arch,
     Capabilities,
     Compiler,
@@ -40,8 +39,9 @@ def _ops(dtype: DType) -> frozenset[Ops]:
 class PythonRenderer(Renderer):
     """Renders a kernel as its own text.
 
-    A host-shaped target with wide vectors: the interpreter spends its time per node and not per lane, so that
-    wide values and few loops are what is fast. MULACC is no single instruction here (an exact one is ten
+    A host-shaped target with wide vectors: the interpreter spends its time per node and not per lane or
+    iteration of the thread axis, so that wide values, many such iterations and little code in loops are fast.
+    It declares no near memory: a tile that each iteration stages for itself would cost more than it saves. MULACC is no single instruction here (an exact one is ten
     numpy calls), so none is made; kernels of other targets that hold it run all the same.
 
     Raises:
@@ -64,10 +64,10 @@ class PythonRenderer(Renderer):
                 (op, dtype) for dtype in dtypes.storable for op in (*_ops(dtype), Ops.CAST, Ops.BITCAST)
             ),
             lanes=tuple((dtype, _LANES) for dtype in dtypes.storable),
-            spaces=(GLOBAL, REGISTER, AddressSpace("local", "group", 1 << 20, 64)),
+            spaces=(GLOBAL, REGISTER),
             vector_bytes=256,
-            registers=32,
-            caches=(1 << 15, 1 << 20),
+            registers=1,
+            tasks=1 << 16,
         )
 
     def render(self, linear: UOp, signature: Signature) -> str:
