@@ -95,7 +95,7 @@ class Environment:
 
     def _run(self, *words: str, dev: str) -> subprocess.CompletedProcess[str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TINY_", "PYTHON"))}
-        env = {**kept, "DEV": dev, "TINY_CACHE": "0", "TINY_WORKERS": "0"}
+        env = {**kept, "DEV": dev, "TINY_CACHE": "0"}
         command = [str(self.python), *words]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=self.folder)
 

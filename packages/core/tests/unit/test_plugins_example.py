@@ -92,7 +92,7 @@ def test_tensors_run_on_it(tmp_path: Path) -> None:
         "print(json.dumps([a.device, (a + 1).tolist(), (a @ a).relu().tolist(), a.sum(1).tolist()]))"
     )
     path = os.pathsep.join([str(tmp_path), str(EXAMPLE / "src")])
-    env = {**os.environ, "PYTHONPATH": path, "DEV": "ACME", "TINY_CACHE": "0", "TINY_WORKERS": "0"}
+    env = {**os.environ, "PYTHONPATH": path, "DEV": "ACME", "TINY_CACHE": "0"}
     env.pop("TINY_DEV", None)
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

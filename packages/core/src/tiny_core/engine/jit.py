@@ -68,13 +68,15 @@ class _Known:
 
 @final
 class Jit(Generic[P, R]):
-    """A captured function; see the module for what is guarded.
+    """A captured function; `jit` makes one, and the module says what is guarded.
 
     Args:
         function: what to capture.
-        donate: names or positions of parameters whose tensors are given away: their memory may hold results,
-            and they
-            cannot be used afterwards.
+        donate: names or positions of parameters whose tensors are given away: their memory may hold
+            results, and they cannot be used afterwards.
+
+    Raises:
+        JitError: `donate` names a parameter that is not there.
     """
 
     def __init__(self, function: Callable[P, R], donate: Sequence[str | int] = ()) -> None:
@@ -95,7 +97,7 @@ class Jit(Generic[P, R]):
 
     @property
     def recordings(self) -> tuple[Recording, ...]:
-        """What has been recorded."""
+        """What has been recorded, a recording for each way in which the function has been called."""
         return tuple(r for known in self._known.values() for r in known.recordings)
 
     def reset(self) -> None:
@@ -104,12 +106,12 @@ class Jit(Generic[P, R]):
             self._known.clear()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, or replay it.
+        """Call the function, or replay it. Within another captured function it is part of that; under
+        TINY_CHECK=1 it is called as it is.
 
         Raises:
             JitError: it reads data while it is recorded; an argument cannot be compared; or, under
-                TINY_JIT_CHECK, a
-                replay gives something else than the function.
+                TINY_JIT_CHECK, a replay gives something else than the function.
         """
         asked, compared = overrides(_CHECKS)
         if engine.recorder.get() is not None or (self._checks[0] if asked is None else asked):
@@ -364,21 +366,39 @@ def jit(*, donate: Sequence[str | int] = ()) -> Callable[[Callable[P, R]], Jit[P
 def jit(
     function: Callable[P, R] | None = None, *, donate: Sequence[str | int] = ()
 ) -> Jit[P, R] | Callable[[Callable[P, R]], Jit[P, R]]:
-    """Capture a function of tensors at its first call and replay it afterwards.
+    """Capture a function of tensors: its first calls run and are recorded, later ones replay the kernels,
+    without running its Python. (A function that makes state at its first call, as a training step does, is
+    recorded at the second.)
 
-    ::
+    >>> @jit
+    ... def double(x):
+    ...     return (x * 2).sum()
+    >>> [double(Tensor([1.0, n])).item() for n in (1.0, 2.0, 3.0)]
+    [4.0, 6.0, 8.0]
 
-        @jit
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = model(x).cross_entropy(y)
-            loss.backward()
-            optimizer.step()
-            return loss
+    A training step captures whole: what it assigns is assigned at each replay, and its results are fresh.
+
+    >>> w = Tensor([1.0], requires_grad=True)
+    >>> optimizer = nn.optim.SGD([w], lr=0.25)
+    >>> @jit
+    ... def step(x):
+    ...     optimizer.zero_grad()
+    ...     loss = (w * x).square().sum().backward()
+    ...     optimizer.step()
+    ...     return loss
+    >>> [step(Tensor([1.0])).item() for _ in range(4)], w.item()
+    ([1.0, 0.25, 0.0625, 0.015625], 0.0625)
+
+    Calls that differ in shapes, dtypes, devices, or in values that are no tensors are recorded apart. Reading
+    a tensor in the function (`item`, `tolist`, `numpy`) is an error, and so is a branch on one.
 
     Args:
         function: what to capture.
-        donate: names or positions of parameters whose tensors are given away at each call.
+        donate: names or positions of parameters whose tensors are given away at each call: their memory
+            may hold results, and they cannot be used afterwards.
+
+    Raises:
+        JitError: at a call: see `Jit.__call__`; here: `donate` names a parameter that is not there.
     """
     if function is None:
         return lambda f: Jit(f, donate)

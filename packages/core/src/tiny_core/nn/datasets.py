@@ -67,11 +67,11 @@ def fashion_mnist(
     progress: Progress | None = None,
     files: tuple[Published, ...] = FASHION_MNIST_FILES,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Fashion-MNIST: grey 28x28 images of ten kinds of clothes.
+    """Fashion-MNIST: grey 28x28 images of ten kinds of clothes, `FASHION_MNIST_LABELS`.
 
-    It is looked for in the folder given, and only there; else in the folder that the setting DATA
-    (TINY_DATA) names, in Debian's package, and among earlier downloads. Files may be gzipped or not. What
-    is found must be what was published.
+    It is looked for in the folder given, and only there; else in the folder that the setting DATA (TINY_DATA)
+    names, among earlier downloads, and in Debian's package. Files may be gzipped or not. What is found must
+    be what was published.
 
     Args:
         path: folder of the four IDX files.
@@ -87,7 +87,11 @@ def fashion_mnist(
         10,000 of each for testing.
 
     Raises:
-        DataError: it is nowhere, or what is there is truncated or something else.
+        DataError: it is nowhere, or what is there is truncated or something else; a download failed.
+
+    >>> images, labels, *_ = fashion_mnist()                                            # doctest: +SKIP
+    >>> images.shape, FASHION_MNIST_LABELS[labels[0].item()]                            # doctest: +SKIP
+    ((60000, 1, 28, 28), 'ankle boot')
     """
     folder = _folder(path, files)
     target = _downloads() if path is None else os.fspath(path)

@@ -19,7 +19,7 @@ Sizes = int | Sequence[int]
 
 
 class Linear:
-    """x @ weightᵀ + bias, over the last axis.
+    """x @ weightᵀ + bias, over the last axis: (…, in_features) to (…, out_features).
 
     Args:
         in_features: length of the last axis of the input.
@@ -29,6 +29,12 @@ class Linear:
     Attributes:
         weight: (out_features, in_features).
         bias: (out_features,), or None.
+
+    Raises:
+        ShapeError: a size is not positive; at a call, the input does not fit.
+
+    >>> nn.Linear(4, 2)(Tensor.ones(3, 4)).shape
+    (3, 2)
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -91,17 +97,19 @@ class _Conv:
 
 
 class Conv1d(_Conv):
-    """Convolution of (N, in_channels, length); see `Conv2d`."""
+    """Convolution of (N, in_channels, length); arguments as `Conv2d`, for one axis."""
 
     axes = 1
 
 
 class Conv2d(_Conv):
-    """Convolution of (N, in_channels, height, width).
+    """Convolution of (N, in_channels, height, width) to (N, out_channels, height, width), whose sizes
+    `Tensor.conv2d` says.
 
     Args:
         in_channels, out_channels: length of axis 1 of input and output.
-        kernel_size, stride, padding, dilation: one number, or one per axis; padding "same" keeps the sizes.
+        kernel_size, stride, padding, dilation: one number, or one per axis. Padding may be "valid" (none)
+            or, with stride 1, "same" (the sizes stay).
         groups: parts of the channels that are convolved apart.
         bias: whether to add one.
 
@@ -110,14 +118,18 @@ class Conv2d(_Conv):
         bias: (out_channels,), or None.
 
     Raises:
-        ShapeError: sizes do not fit each other.
+        ShapeError: sizes do not fit each other; at a call, the input does not fit.
+
+    >>> nn.Conv2d(3, 8, 5, padding="same")(Tensor.ones(2, 3, 16, 16)).shape
+    (2, 8, 16, 16)
     """
 
     axes = 2
 
 
 class BatchNorm:
-    """Batch normalisation (Ioffe and Szegedy, 2015) of axis 1, for inputs of any rank.
+    """Batch normalisation (Ioffe and Szegedy, 2015) of axis 1, for inputs of any rank from 2 on.
+    `BatchNorm2d` and `BatchNorm3d` are the same.
 
     While training (`Tensor.training`) the batch's mean and biased variance are used, and the running ones
     move towards its mean and unbiased variance; otherwise the running ones are used.
@@ -133,6 +145,16 @@ class BatchNorm:
         weight, bias: (sz,), or None.
         running_mean, running_var: (sz,), or None.
         num_batches_tracked: how many batches have been seen, an int64 scalar, or None.
+
+    Raises:
+        ShapeError: at a call: axis 1 has another length, or, in training, one value a channel.
+
+    >>> norm = nn.BatchNorm(3)
+    >>> with Tensor.train():
+    ...     norm(Tensor.rand(4, 3, 8, 8)).shape
+    (4, 3, 8, 8)
+    >>> norm.num_batches_tracked.item()
+    1
     """
 
     def __init__(
@@ -199,6 +221,15 @@ class LayerNorm:
         normalized_shape: lengths of those axes, or of the one.
         eps: added to the variance.
         elementwise_affine: whether to scale and shift by learned tensors of that shape.
+
+    Attributes:
+        weight, bias: of that shape, or None.
+
+    Raises:
+        ShapeError: at a call: the last axes are not those.
+
+    >>> nn.LayerNorm(2, eps=0.0)(Tensor([[1.0, 3.0]])).tolist()
+    [[-1.0, 1.0]]
     """
 
     def __init__(self, normalized_shape: Sizes, eps: float = 1e-5, elementwise_affine: bool = True) -> None:

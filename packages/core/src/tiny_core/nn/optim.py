@@ -48,7 +48,8 @@ class Optimizer(ABC):
             param.grad = None
 
     def step(self) -> None:
-        """Change the parameters, and realize them and the state. Raises as `schedule_step`."""
+        """Change the parameters, and realize them and the state; raises GradientError if one has no
+        gradient."""
         changed = self.schedule_step()
         changed[0].realize(*changed[1:])
 
@@ -88,13 +89,23 @@ class SGD(Optimizer):
     """Stochastic gradient descent.
 
     Args:
-        params: tensors to change.
+        params: tensors to change, as `Optimizer` takes them.
         lr: learning rate.
         momentum: how much of the last step is kept.
-        weight_decay: times the parameter is added to its gradient.
+        weight_decay: this times the parameter is added to its gradient.
         nesterov: look ahead by the momentum (Sutskever et al., 2013, as PyTorch has it).
         classic: scale gradients by the learning rate before they enter the momentum, rather than the whole
             step.
+
+    Raises:
+        as `Optimizer`.
+
+    >>> w = Tensor([2.0])
+    >>> optimizer = nn.optim.SGD([w], lr=0.25)
+    >>> loss = w.square().sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [1.0]
     """
 
     def __init__(
@@ -136,17 +147,27 @@ class Adam(Optimizer):
     """Adam (Kingma and Ba, 2015).
 
     Args:
-        params: tensors to change.
+        params: tensors to change, as `Optimizer` takes them.
         lr: learning rate.
         b1, b2: decay of the means of gradients and of their squares.
         eps: added to the root of the latter.
-        weight_decay: times the parameter is added to its gradient.
+        weight_decay: this times the parameter is added to its gradient.
 
     Attributes:
         m, v: for each parameter, the mean of gradients and of their squares, with zeros before the first
-            step.
+            step; of the parameter's dtype, or float32 if that is narrower.
         c1, c2: the weight that those means give to gradients, 1 - b1ⁿ and 1 - b2ⁿ after n steps; float32
             scalars.
+
+    Raises:
+        as `Optimizer`.
+
+    >>> w = Tensor([2.0])
+    >>> optimizer = nn.optim.Adam([w], lr=0.5)
+    >>> loss = w.square().sum().backward()
+    >>> optimizer.step()
+    >>> round(w.item(), 4)
+    1.5
     """
 
     def __init__(
@@ -231,6 +252,15 @@ class OneCycleLR:
 
     Raises:
         SettingError: a number is out of its range.
+
+    >>> optimizer = nn.optim.SGD([Tensor([1.0])])
+    >>> schedule = nn.optim.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> rates = [round(optimizer.lr.item(), 3)]
+    >>> for _ in range(2):
+    ...     schedule.step()
+    ...     rates.append(round(optimizer.lr.item(), 3))
+    >>> rates
+    [0.04, 0.52, 1.0]
     """
 
     def __init__(

@@ -34,8 +34,12 @@ _MOST_SHOWN: Final = 8
 
 
 def get_state_dict(obj: object, prefix: str = "") -> dict[str, Tensor]:
-    """Return the tensors that an object holds, by path: attributes, items of lists, tuples and dicts, all
-    the way down.
+    """Return the tensors that an object holds, by path: attributes, items of lists, tuples and dicts, all the
+    way down.
+
+    Args:
+        obj: an object, list, tuple or dict.
+        prefix: what the names begin with.
 
     >>> from tiny_core import nn
     >>> list(get_state_dict({"layers": [nn.Linear(2, 3), nn.Linear(3, 1, bias=False)]}))
@@ -80,7 +84,12 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def get_parameters(obj: object) -> list[Tensor]:
-    """Return the tensors of an object that ask for gradients, each once: what an optimizer is to change."""
+    """Return the tensors of an object that ask for gradients, each once: what an optimizer is to change.
+
+    >>> from tiny_core import nn
+    >>> [p.shape for p in get_parameters([nn.Linear(2, 3), nn.BatchNorm(3)])]
+    [(3, 2), (3,), (3,), (3,)]
+    """
     return list({id(t): t for t in get_state_dict(obj).values() if t.is_param}.values())
 
 
@@ -104,6 +113,12 @@ def load_state_dict(
     Raises:
         DataError: names are missing or left over.
         ShapeError: shapes differ; DTypeError: dtypes do. Nothing has been assigned then.
+
+    >>> from tiny_core import Tensor, nn
+    >>> model = nn.Linear(1, 1)
+    >>> _ = load_state_dict(model, {"weight": Tensor([[2.0]]), "bias": Tensor([1.0])})
+    >>> model(Tensor([3.0])).tolist()
+    [7.0]
     """
     mine = {prefix + name: tensor for name, tensor in get_state_dict(model).items()}
     if strict and mine.keys() != state.keys():
@@ -174,7 +189,7 @@ def safe_save(
     an earlier one as it was.
 
     Args:
-        tensors: by name.
+        tensors: by name, from `get_state_dict` or elsewhere; they are realized.
         path: of the file.
         metadata: notes to keep in it.
 
@@ -201,16 +216,19 @@ def safe_save(
 
 
 def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Map a safetensors file: tensors by name on `DISK:/path`, which are read when they are moved to
-    another device.
-
-    >>> from tiny_core import Tensor                                                    # doctest: +SKIP
-    >>> safe_save({"w": Tensor([1.0, 2.0])}, "model.safetensors")                       # doctest: +SKIP
-    >>> safe_load("model.safetensors")["w"].to("CPU").tolist()                          # doctest: +SKIP
-    [1.0, 2.0]
+    """Map a safetensors file: tensors by name on `DISK:/path`, which are read when they are moved to another
+    device.
 
     Raises:
         DataError: the file is missing, truncated, or not a valid safetensors file.
+
+    >>> import os, tempfile
+    >>> from tiny_core import Tensor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.safetensors")
+    ...     safe_save({"w": Tensor([1.0, 2.0])}, path)
+    ...     safe_load(path)["w"].to("CPU").tolist()
+    [1.0, 2.0]
     """
     header = safe_load_metadata(path)
     file = MappedFile(os.fspath(path), header.nbytes)

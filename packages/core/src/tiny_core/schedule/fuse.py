@@ -268,7 +268,7 @@ class _Fuser:
         ((number, index, gate),) = sites
         kernel = self.kernels[number]
         over = open_ranges(index)
-        if gate is not None or math.prod(_size(r) for r in over) != node.size:
+        if gate is not None or math.prod(size_of(r) for r in over) != node.size:
             return Border(node, f"reduction over {length} would be repeated")
         domain = [r for r in kernel.ranges if r is not ZERO]
         if over == set(domain):
@@ -281,7 +281,7 @@ class _Fuser:
             )
         if over != set(domain[: len(over)]):
             return Border(node, f"reduction over {length} would be repeated for each outer iteration")
-        rest = math.prod(_size(r) for r in domain[len(over) :])
+        rest = math.prod(size_of(r) for r in domain[len(over) :])
         if length <= reductions.ROW and rest <= reductions.ROW:
             return None
         return Border(node, f"row of {max(length, rest)} does not fit on chip")
@@ -298,7 +298,7 @@ class _Fuser:
             iterations = _iterations(open_ranges(index), context)
             domain = {r for r in self.kernels[kernel].ranges if r is not ZERO}
             repeated = FLOP * work * (iterations - size)
-            length = math.prod(_size(r) for r in context - domain)
+            length = math.prod(size_of(r) for r in context - domain)
             if repeated > LAUNCH and length > reductions.SMALL and iterations >= reductions.REUSE * size:
                 if self.weight(node) == 0:
                     return None  # computed from indices and constants alone: cheaper than any load
@@ -352,7 +352,7 @@ def _iterations(over: frozenset[UOp], context: frozenset[UOp]) -> int:
     order = sorted(context, key=_nesting)
     while order and order[-1] not in over:
         order.pop()
-    return math.prod(_size(r) for r in order)
+    return math.prod(size_of(r) for r in order)
 
 
 def _nesting(r: UOp) -> tuple[bool, int]:
@@ -360,7 +360,7 @@ def _nesting(r: UOp) -> tuple[bool, int]:
     return r.payload(p.Range).kind == "reduce", depth_of(r)
 
 
-def _size(r: UOp) -> int:
+def size_of(r: UOp) -> int:
     stop = r.src[0]
     return int(stop.value) if stop.is_const else 1
 

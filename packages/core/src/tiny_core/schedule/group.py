@@ -8,15 +8,18 @@ wanted after its storage has been overwritten), the versions to copy are returne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiny_core.ir import payload as p
+from tiny_core.ir.algebra.index import linear_form
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
-from tiny_core.schedule.fuse import Fusion, Kernel, is_storage
+from tiny_core.schedule import reductions
+from tiny_core.schedule.fuse import Fusion, Kernel, is_storage, size_of
 from tiny_core.schedule.lower import view_index
-from tiny_core.schedule.movement import ZERO, Index, flat_index
+from tiny_core.schedule.movement import Index, flat_index
 
 MAX_STORES = 16  # results of one kernel
 
@@ -136,13 +139,19 @@ def _merge(
     for v, kernel in enumerate(graph.kernels):
         if kernel is None or kernel.contraction or kernel.alone:
             continue
-        key = (tuple(r for r in kernel.ranges if r is not ZERO), device_of(kernel.root))
-        for t in reversed(open_teams.get(key, [])):
+        loops, device = kernel.loops, device_of(kernel.root)
+        # those over the same axes first, then those over rows of them, or over the rows whose elements these are
+        keys = [loops[:k] for k in range(len(loops), 0, -1)] or [loops]
+        found = [t for key in keys for t in reversed(open_teams.get((key, device), []))]
+        for t in found:
             if len(members[t]) < MAX_STORES and _may_join(graph, members[t], v, after, before):
                 _join(t, v, team, members, after, before)
                 break
         else:
-            open_teams.setdefault(key, []).append(v)
+            t = v
+        for key in keys:
+            if t not in (known := open_teams.setdefault((key, device), [])):
+                known.append(t)
     return team
 
 
@@ -160,7 +169,12 @@ def _may_join(graph: _Graph, together: list[int], v: int, after: list[int], befo
     for other in together:
         peer = graph.kernels[other]
         assert peer is not None
-        shared |= any(node in kernel.reads and node.size > 1 for node in peer.reads)
+        if kernel.loops == peer.loops:
+            shared |= any(node in kernel.reads and node.size > 1 for node in peer.reads)
+        elif _walk_rows_together(kernel, peer):
+            shared = True
+        else:
+            return False
         for reader, writer in ((kernel, peer), (peer, kernel)):
             if writer.root in reader.reads:
                 if not _aligned(writer, reader.reads[writer.root]):
@@ -169,6 +183,37 @@ def _may_join(graph: _Graph, together: list[int], v: int, after: list[int], befo
             if writer.root.op is Ops.AFTER and not _reads_in_step(reader, writer):
                 return False
     return shared
+
+
+def _walk_rows_together(a: Kernel, b: Kernel) -> bool:
+    """Whether one of two kernels reduces rows of something whose elements the other one takes, row by row."""
+    short, long = (a, b) if len(a.loops) < len(b.loops) else (b, a)
+    outer, inner = long.loops[: len(short.loops)], long.loops[len(short.loops) :]
+    if outer != short.loops or math.prod(map(size_of, outer)) < reductions.FEW_OUTPUTS:
+        return False
+    if math.prod(map(size_of, inner)) > reductions.ROW:
+        return False
+    for reader, writer in ((short, long), (long, short)):
+        if writer.root.op is Ops.AFTER and any(
+            node.base is writer.root.base and node is not writer.root for node in reader.reads
+        ):
+            return False
+    both = [node for node in short.reads if node in long.reads and node.size > 1]
+    return any(
+        not _walks(short, node, outer).isdisjoint(_walks(long, node, outer)) for node in both
+    )
+
+
+def _walks(kernel: Kernel, node: UOp, outer: Index) -> set[tuple[object, ...]]:
+    """How a kernel goes over a node inside loops: the index of a row, then steps and lengths of the loops in it."""
+    found: set[tuple[object, ...]] = set()
+    for index, gate in kernel.reads[node]:
+        terms, constant = linear_form(flat_index(index, node.shape))
+        inside = {r: c for r, c in terms.items() if not r.ranges <= set(outer)}
+        if gate is None and inside and all(r.op is Ops.RANGE for r in inside):
+            row = frozenset((r, c) for r, c in terms.items() if r not in inside)
+            found.add((constant, row, *sorted((c, size_of(r)) for r, c in inside.items())))
+    return found
 
 
 def _aligned(writer: Kernel, sites: set[tuple[Index, UOp | None]]) -> bool:

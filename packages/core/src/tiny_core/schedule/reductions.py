@@ -176,9 +176,9 @@ def _with_reductions(order: list[UOp], stops: set[UOp]) -> set[UOp]:
 
 
 def flops(order: list[UOp], stored: set[UOp]) -> dict[UOp, float]:
-    """Return, for each node, the operations that an element of it takes if everything down to what is `stored`
-    is computed for it; what is broadcast counts in proportion, and reductions that are not SMALL, never
-    repeated, count nothing."""
+    """Return, for each node, the operations that an element of it takes if everything down to what is
+    `stored` is computed for it; what is broadcast counts in proportion, and reductions that are not SMALL,
+    never repeated, count nothing."""
     out: dict[UOp, float] = {}
     for n in order:
         if not n.src or n in stored:

@@ -31,12 +31,19 @@ class Assignment(Reductions):
     __slots__ = ()
 
     def assign(self, x: Operand) -> Self:
-        """Make this hold x, broadcast to its shape; returns itself.
+        """Make this hold x, broadcast to its shape; returns itself. Lazy: what was computed from the old
+        value keeps it, and views see the new one.
 
         Raises:
             ShapeError: x does not broadcast, or this is an expanded view, in which elements share one place.
             DTypeError: x is of a dtype that this one does not hold (a float for integers, float64 for
                 float32).
+            DeviceError: x is on another device.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> double, part = x * 2, x[1:]
+        >>> x.assign(x + 10).tolist(), double.tolist(), part.tolist()
+        ([11.0, 12.0], [2.0, 4.0], [12.0])
         """
         if isinstance(x, Handle):
             dtype = x.dtype
@@ -69,8 +76,11 @@ class Assignment(Reductions):
         return self
 
     def replace(self, x: Self) -> Self:
-        """Make this handle one on the array of x (of equal shape and dtype); what aliased this stays as it
-        was."""
+        """Make this handle one on the array of x; what aliased this stays as it was.
+
+        Raises:
+            ShapeError: shape or dtype differ.
+        """
         as_tensor("replace", x)
         if x.shape != self.shape or x.dtype is not self.dtype:
             raise ShapeError(
@@ -124,7 +134,11 @@ class Assignment(Reductions):
     def realize(self, *others: Handle) -> Self:
         """Compute this (and others, in one schedule) and keep the values in memory; returns itself.
 
-        A view is realized by realizing the array it is a view of.
+        A view is realized by realizing the array it is a view of. Constants stay constants.
+
+        >>> a, b = Tensor([1.0]) + 1, Tensor([1.0]) * 3
+        >>> a.realize(b).is_realized, b.is_realized
+        (True, True)
         """
         tensors: list[Handle] = [self, *(as_tensor("realize", t) for t in others)]
         realize((t._cell for t in tensors), default_device)
@@ -132,18 +146,18 @@ class Assignment(Reductions):
 
     @property
     def is_realized(self) -> bool:
-        """Whether the value is in memory."""
+        """Whether the value is in memory, with nothing left to compute."""
         return self._cell.realized
 
     def contiguous(self) -> Self:
-        """This array if it is in row-major order in storage of its own, else a copy that is."""
+        """This array if it is, reshaped at most, the whole of its storage; else a copy in row-major order."""
         chain, root = g.movements(self.uop)
         if root.op is Ops.BUFFER and all(s.op is Ops.RESHAPE for s in chain):
             return self
         return self.clone()
 
     def clone(self) -> Self:
-        """A copy in storage of its own."""
+        """A copy in storage of its own; gradients flow through it."""
         copy = self._from_node(self.uop, self._cell.device)
         copy._cell.own(self.device)
         return copy
@@ -153,7 +167,15 @@ class Assignment(Reductions):
         return self._view(g.detach(self.uop))
 
     def to(self, device: p.Device | None) -> Self:
-        """This array on another device (None: the default one); itself if it is there already."""
+        """This array on another device (None: the default one); itself if it is there already. Lazy, and
+        gradients flow through it.
+
+        Raises:
+            TargetError: there is no such device.
+
+        >>> Tensor([1.0]).to("PYTHON").device
+        'PYTHON'
+        """
         where = canonical_device(device) or default_device()
         if where == self._cell.device:
             return self
@@ -165,7 +187,7 @@ class Assignment(Reductions):
         return self._from_node(node, where)
 
     def to_(self, device: p.Device | None) -> Self:
-        """Make this handle one on the array on another device; returns itself."""
+        """Make this handle one on the array on another device; returns itself. See `to`."""
         return self.replace(self.to(device))
 
     def _contents(self, read: Callable[[UOp], memoryview]) -> memoryview:

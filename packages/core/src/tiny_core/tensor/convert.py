@@ -34,7 +34,7 @@ class Conversions(Losses):
         does.
 
         Raises:
-            DTypeError: Python has no format for the dtype (bfloat16 and fp8); `numpy` has.
+            DTypeError: memoryview has no format for the dtype (float16, bfloat16 and fp8); `numpy` has.
         """
         if not self.dtype.code or self.dtype.code == "e":
             raise DTypeError(
@@ -46,7 +46,7 @@ class Conversions(Losses):
         return flat.cast(self.dtype.code, self.shape)  # type: ignore[call-overload, no-any-return]  # codes of structs
 
     def item(self) -> Number:
-        """The one element as a Python number; realizes. Raises ShapeError for more or fewer than one."""
+        """The one element as a Python number; realizes. Raises ShapeError for more elements, or none."""
         if self.numel() != 1:
             raise ShapeError(
                 f"item of a tensor of shape {self.shape}", "it has not one element; index it, or use tolist"

@@ -49,20 +49,7 @@ class HostArray(Protocol):
 
 
 class Creation(Indexing):
-    """Arrays from nothing, numbers, or host data.
-
-    Args:
-        data: a number, nested lists or tuples of numbers of equal lengths, a numpy array, bytes, a tensor,
-            or None for an empty tensor.
-        device: where it lives; None for the default device.
-        dtype: element type; None for that of the data: float32 for floats, int32 for integers (int64 where
-            one does not fit), bool, or the array's.
-        requires_grad: whether `backward` gives it a gradient.
-
-    Raises:
-        ShapeError: lists of unequal lengths.
-        DTypeError: data of another type.
-    """
+    """Arrays from nothing, numbers, or host data; `Tensor` documents the constructor."""
 
     __slots__ = ()
 
@@ -115,7 +102,16 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """A shape filled with a number; of its kind's default dtype unless another is given."""
+        """A shape filled with a number; float32 for a float, int32 for an integer, bool for a bool unless
+        another dtype is given. It is a constant, and takes no memory until it is realized.
+
+        Raises:
+            ShapeError: a size is negative.
+            DTypeError: `fill_value` is no number, or there is no such dtype.
+
+        >>> Tensor.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
+        """
         dims = _shape("full", dims_of((shape,)))
         fill_value = number("full", fill_value)
         to = strong(dtypes.kind_of(fill_value)) if dtype is None else as_dtype(dtype)
@@ -123,7 +119,7 @@ class Creation(Indexing):
 
     @classmethod
     def const(cls, value: Number, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
-        """A scalar that is a constant of the graph."""
+        """A scalar that is a constant of the graph; dtypes as `full`."""
         return cls.full((), value, dtype=dtype, device=device)
 
     @classmethod
@@ -134,7 +130,7 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """A shape filled with 0 (float32 unless another dtype is given)."""
+        """A shape filled with 0 (float32 unless another dtype is given); see `full`."""
         return cls.full(dims_of(shape), 0.0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     @classmethod
@@ -145,7 +141,7 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """A shape filled with 1 (float32 unless another dtype is given)."""
+        """A shape filled with 1 (float32 unless another dtype is given); see `full`."""
         return cls.full(dims_of(shape), 1.0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     @classmethod
@@ -156,7 +152,7 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """Storage of a shape, with whatever it holds."""
+        """Storage of a shape (float32 unless another dtype is given), with whatever it holds."""
         dims = _shape("empty", dims_of(shape))
         to = dtypes.float32 if dtype is None else as_dtype(dtype)
         where = canonical_device(device) or default_device()
@@ -180,12 +176,15 @@ class Creation(Indexing):
         )
 
     def zeros_like(self, *, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
+        """Zeros, in this tensor's shape, dtype and place unless others are given."""
         return self.full_like(0, dtype=dtype, device=device)
 
     def ones_like(self, *, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
+        """Ones, in this tensor's shape, dtype and place unless others are given."""
         return self.full_like(1, dtype=dtype, device=device)
 
     def empty_like(self, *, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
+        """Storage of this tensor's shape, dtype and place unless others are given, with whatever it holds."""
         return self.empty(self.shape, dtype=dtype or self.dtype, device=device or self._cell.device)
 
     def const_like(self, value: Number) -> Self:
@@ -205,10 +204,14 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """Numbers from start (0 where only a stop is given) to stop, which is not included.
+        """Numbers from start (0 where only a stop is given) to stop, which is not included: int32, or float32
+        if one of the numbers is a float, unless a dtype is given.
 
         Raises:
-            ShapeError: the step is 0.
+            ShapeError: the step is 0, or a number is not finite.
+
+        >>> Tensor.arange(4).tolist(), Tensor.arange(1, 2, 0.25).tolist()
+        ([0, 1, 2, 3], [1.0, 1.25, 1.5, 1.75])
         """
         first, end = (0, start) if stop is None else (start, stop)
         first, end, step = (number("arange", v) for v in (first, end, step))
@@ -244,7 +247,14 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """`steps` numbers evenly from start to stop, both included."""
+        """`steps` numbers evenly from start to stop, both included; float32 unless a dtype is given.
+
+        Raises:
+            ShapeError: the count is negative.
+
+        >>> Tensor.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        """
         steps = as_int("linspace", steps)
         start, stop = number("linspace", start), number("linspace", stop)
         if steps < 0:
@@ -268,7 +278,12 @@ class Creation(Indexing):
         device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
-        """The n by m matrix (square where m is not given) with 1 on the diagonal, 0 elsewhere."""
+        """The n by m matrix (square where m is not given) with 1 on the diagonal, 0 elsewhere; float32 unless
+        a dtype is given.
+
+        >>> Tensor.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
         dims = _shape("eye", dims_of((n, n if m is None else m)))
         same = g.alu(Ops.CMPEQ, g.iota_along(dims, 0), g.iota_along(dims, 1))
         return cls._constant(same, device, requires_grad, dtypes.float32 if dtype is None else dtype)

@@ -128,16 +128,17 @@ class Elementwise(Handle):
         return self._binary("mul", Ops.MUL, other, reverse)
 
     def div(self, other: Operand, reverse: bool = False, rounding_mode: str | None = None) -> Self:
-        """self / other: integers give float32, unless `rounding_mode` is "trunc" or "floor": then the quotient
-        is rounded toward zero or down, and integers stay integers (x divided by 0 is 0). `//` is "floor".
+        """self / other: integers give float32, unless `rounding_mode` is "trunc" or "floor": then the
+        quotient is rounded toward zero or down, and integers stay integers (x divided by 0 is 0). `//` is
+        "floor".
 
         Raises:
             DTypeError: there is no such rounding mode; others as `add`.
 
-        >>> (Tensor([7, -7]) / 2).tolist()
-        [3.5, -3.5]
-        >>> (Tensor([7, -7]) // 2).tolist(), Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
-        ([3, -4], [3, -3])
+        >>> (Tensor([7, -7]) / 2).tolist(), (Tensor([7, -7]) // 2).tolist()
+        ([3.5, -3.5], [3, -4])
+        >>> Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
+        [3, -3]
         """
         if rounding_mode not in (None, "trunc", "floor"):
             raise DTypeError(f"div: rounding_mode {rounding_mode!r}", "use None, 'trunc' or 'floor'")

@@ -31,6 +31,20 @@ class Indexing(Assignment):
     __slots__ = ()
 
     def __getitem__(self, index: Index) -> Self:
+        """A part: integers drop an axis, slices (of any step) keep it, None makes a new one of length 1, and
+        ... stands for all axes not named: a view. Integer tensors and lists pick elements: a new array, in
+        which elements out of range are 0 (under TINY_CHECK=1 an IndexError) and negative ones count from
+        the end.
+
+        Raises:
+            IndexOutOfRange: a Python integer is out of range, or there are more indices than axes.
+            DTypeError: an index of another kind; a mask (use `where` or `masked_fill`).
+            ShapeError: a step of 0, or index tensors that do not broadcast.
+
+        >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
+        >>> x[1, ::-1].tolist(), x[:, Tensor([0, 2])].tolist()
+        ([6, 5, 4], [[1, 3], [4, 6]])
+        """
         items = index if isinstance(index, tuple) else (index,)
         view, tensors = self._slice(items)
         if not tensors:
@@ -148,11 +162,18 @@ class Indexing(Assignment):
         return type(self)(values, device=self._cell.device)  # type: ignore[call-arg]  # the constructor is the last layer's
 
     def gather(self, dim: int, index: Handle) -> Self:
-        """out[i][j][k] = self[i][index[i][j][k]][k] for dim 1, and so on.
+        """out[i][j][k] = self[i][index[i][j][k]][k] for dim 1, and so on; the result has the index's shape.
+
+        Args:
+            dim: the axis that is indexed.
+            index: integers, of this rank; negative ones count from the end, others out of range give 0.
 
         Raises:
             ShapeError: the ranks differ, or the index is longer than this along another axis.
             DTypeError: the index is not of integers.
+
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+        [[2], [3]]
         """
         axis = self._axis("gather", dim)
         as_tensor("gather", index)
@@ -173,7 +194,15 @@ class Indexing(Assignment):
         return self._result("gather", g.gather(self.uop, indices), index)
 
     def one_hot(self, num_classes: int) -> Self:
-        """1 (int32) where the last new axis's index is this element, else 0."""
+        """1 (int32) where the index along a new last axis is this element, else 0; all 0 where it is no
+        class.
+
+        Raises:
+            DTypeError: this is not of integers.
+
+        >>> Tensor([2, 0]).one_hot(3).tolist()
+        [[0, 0, 1], [1, 0, 0]]
+        """
         if not self.dtype.is_int:
             raise DTypeError(f"one_hot of {self.dtype.name}", "classes are integers")
         if (count := as_int("one_hot", num_classes)) < 0:

@@ -33,7 +33,16 @@ class Losses(NeuralOps):
         raise DTypeError(f"{what}: reduction {reduction!r}", "use 'mean', 'sum' or 'none'")
 
     def binary_crossentropy(self, Y: Handle, reduction: str = "mean") -> Self:
-        """-Y log(p) - (1 - Y) log(1 - p), for probabilities p."""
+        """-Y log(p) - (1 - Y) log(1 - p), for probabilities p; infinite where p is 0 or 1 and wrong.
+
+        Args:
+            Y: targets from 0 to 1, of this shape.
+            reduction: "mean", "sum", or "none" for a loss of each element.
+
+        Raises:
+            ShapeError: shapes differ.
+            DTypeError: there is no such reduction.
+        """
         self._same_shape("binary_crossentropy", Y)
         y = self._from_node(Y.uop, Y._cell.device)
         return (-(y * self.log()) - (1 - y) * (1 - self).log())._reduced("binary_crossentropy", reduction)
@@ -41,7 +50,13 @@ class Losses(NeuralOps):
     def binary_crossentropy_logits(
         self, Y: Handle, reduction: str = "mean", pos_weight: Handle | None = None
     ) -> Self:
-        """The same for logits, without overflow; `pos_weight` weighs the positive class."""
+        """`binary_crossentropy` of sigmoid(x), without overflow.
+
+        Args:
+            Y: targets from 0 to 1, of this shape.
+            reduction: "mean", "sum" or "none".
+            pos_weight: factor of the positive class, broadcast.
+        """
         self._same_shape("binary_crossentropy_logits", Y)
         y = self._from_node(Y.uop, Y._cell.device)
         positive, negative = self.logsigmoid(), (-self).logsigmoid()
@@ -51,11 +66,21 @@ class Losses(NeuralOps):
     def sparse_categorical_crossentropy(
         self, Y: Handle, ignore_index: int = -1, label_smoothing: float = 0.0, reduction: str = "mean"
     ) -> Self:
-        """Cross-entropy of logits (…, C) with class numbers (…); `ignore_index` counts for nothing.
+        """Cross-entropy of logits (…, C) with class numbers (…).
+
+        Args:
+            Y: integers, 0 … C-1; one that is no class adds 0 (under TINY_CHECK=1 it is an IndexError).
+            ignore_index: the class number that counts for nothing, in the mean neither.
+            label_smoothing: part of each target that is spread over all classes.
+            reduction: "mean", "sum" or "none".
 
         Raises:
             ShapeError: Y is not of this shape without its last axis.
-            DTypeError: Y is not of integers.
+            DTypeError: Y is not of integers; there is no such reduction; the smoothing is not in 0 … 1.
+
+        >>> logits = Tensor([[0.0, 0.0], [1.0, 2.0]])
+        >>> round(logits.sparse_categorical_crossentropy(Tensor([0, -1])).item(), 4)
+        0.6931
         """
         return self._sparse(
             "sparse_categorical_crossentropy", Y, self.ndim - 1, ignore_index, label_smoothing, reduction
@@ -77,8 +102,21 @@ class Losses(NeuralOps):
         return loss.sum() / counted.sum() if reduction == "mean" else loss._reduced(what, reduction)
 
     def cross_entropy(self, Y: Handle, reduction: str = "mean", label_smoothing: float = 0.0) -> Self:
-        """Cross-entropy of logits (N, C, …) with class numbers (N, …), or with probabilities of this
-        shape."""
+        """Cross-entropy of logits (N, C, …) with class numbers (N, …), or with probabilities of the shape of
+        the logits.
+
+        Args:
+            Y: integers 0 … C-1 (others add 0; under TINY_CHECK=1 they are an IndexError), or floats.
+            reduction: "mean", "sum" or "none".
+            label_smoothing: part of each target that is spread over all classes.
+
+        Raises:
+            ShapeError: Y has neither shape.
+            DTypeError: there is no such reduction, or the smoothing is not in 0 … 1.
+
+        >>> round(Tensor([[1.0, 2.0]]).cross_entropy(Tensor([1])).item(), 4)
+        0.3133
+        """
         axis = 0 if self.ndim == 1 else 1
         as_tensor("cross_entropy", Y)
         if Y.dtype.is_int and Y.shape != self.shape:
@@ -97,8 +135,20 @@ class Losses(NeuralOps):
         ignore_index: int | None = None,
         reduction: str = "mean",
     ) -> Self:
-        """Negative of the log probability (N, C, …) of the classes (N, …), weighed by class; the mean is
-        over weights."""
+        """Negative of the log probability (N, C, …) of the classes (N, …).
+
+        Args:
+            Y: integers, 0 … C-1.
+            weight: (C,), a factor for each class; the mean is over these weights.
+            ignore_index: the class number that counts for nothing.
+            reduction: "mean", "sum" or "none".
+
+        Raises:
+            ShapeError, DTypeError: as `sparse_categorical_crossentropy`.
+
+        >>> Tensor([[-1.0, -0.5]]).nll_loss(Tensor([0])).item()
+        1.0
+        """
         axis = 0 if self.ndim == 1 else 1
         labels = self._labels("nll_loss", Y, axis, ignore_index)
         scale = self.ones(labels.shape, dtype=self.dtype, device=labels._cell.device)

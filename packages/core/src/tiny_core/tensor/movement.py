@@ -60,8 +60,13 @@ class Movement(Maths):
     def reshape(self, *shape: int | Sequence[int]) -> Self:
         """The same elements in row-major order; one size may be -1, and None keeps the size in that place.
 
+        It aliases this array where its strides allow it, and is a new array elsewhere. `view` is the same.
+
         Raises:
             ShapeError: the sizes do not multiply to the number of elements.
+
+        >>> Tensor.arange(6).reshape(2, -1).tolist()
+        [[0, 1, 2], [3, 4, 5]]
         """
         new = self._resolve("reshape", dims_of(shape))
         node = g.reshape(self.uop, new)
@@ -88,7 +93,7 @@ class Movement(Maths):
         return tuple(sizes)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Make one axis of `start_dim` … `end_dim`."""
+        """Make one axis of `start_dim` … `end_dim`; raises ShapeError if they are not in this order."""
         if not self.shape:
             return self.reshape(1)
         first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
@@ -100,7 +105,11 @@ class Movement(Maths):
         return self.reshape(*self.shape[:first], n, *self.shape[last + 1 :])
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
-        """Make several axes of one."""
+        """Make several axes of one; a size may be -1.
+
+        Raises:
+            ShapeError: the sizes do not multiply to the length of the axis.
+        """
         axis = self._axis("unflatten", dim)
         known = math.prod(s for s in sizes if s != -1)
         parts = [self.shape[axis] // known if s == -1 and known else s for s in sizes]
@@ -111,7 +120,7 @@ class Movement(Maths):
         return self.reshape(*self.shape[:axis], *parts, *self.shape[axis + 1 :])
 
     def squeeze(self, dim: int | None = None) -> Self:
-        """Drop axes of length 1: all, or `dim` if it is one."""
+        """Drop axes of length 1: all, or `dim` if it is one (it stays if it is longer). A view."""
         if dim is None:
             return self.reshape(tuple(n for n in self.shape if n != 1))
         if not self.shape and dim in (0, -1):
@@ -120,15 +129,19 @@ class Movement(Maths):
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if i != axis or n != 1))
 
     def unsqueeze(self, dim: int) -> Self:
-        """A new axis of length 1, in place `dim` of the result."""
+        """A new axis of length 1, in place `dim` of the result. A view."""
         axis = self._axis("unsqueeze", dim, self.ndim + 1)
         return self.reshape(*self.shape[:axis], 1, *self.shape[axis:])
 
     def expand(self, *shape: int | Sequence[int]) -> Self:
-        """Repeat axes of length 1 without copying; new axes lead, and -1 keeps a size.
+        """Repeat axes of length 1 without copying; new axes lead, and -1 keeps a size. A view, which cannot
+        be assigned to.
 
         Raises:
             ShapeError: an axis is neither 1 nor of the size asked for.
+
+        >>> Tensor([[1], [2]]).expand(2, 3).tolist()
+        [[1, 1, 1], [2, 2, 2]]
         """
         dims = dims_of(shape)
         lead = len(dims) - self.ndim
@@ -145,7 +158,14 @@ class Movement(Maths):
         return self._view(g.expand(self.uop, new))
 
     def permute(self, *order: int | Sequence[int]) -> Self:
-        """Axes in another order: axis i of the result is axis order[i]."""
+        """Axes in another order: axis i of the result is axis order[i]. A view.
+
+        Raises:
+            ShapeError: the order does not name each axis once.
+
+        >>> Tensor.empty(2, 3, 4).permute(2, 0, 1).shape
+        (4, 2, 3)
+        """
         axes = self._axes("permute", dims_of(order))
         if len(axes) != self.ndim:
             raise ShapeError(
@@ -154,7 +174,7 @@ class Movement(Maths):
         return self._view(g.permute(self.uop, axes))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
-        """Swap two axes."""
+        """Swap two axes. A view; raises ShapeError for an axis that is not there."""
         order = list(range(self.ndim))
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         order[a], order[b] = order[b], order[a]
@@ -162,17 +182,28 @@ class Movement(Maths):
 
     @property
     def T(self) -> Self:  # noqa: N802 - the field's name for it
-        """The transpose of a matrix (of the first two axes); raises ShapeError for fewer axes."""
+        """The transpose of a matrix (the first two axes of more swapped); raises ShapeError for fewer."""
         return self.transpose()
 
     def flip(self, axis: int | Sequence[int], *more: int) -> Self:
-        """Reverse axes; a new array, as in PyTorch."""
+        """Reverse axes; a new array, as in PyTorch.
+
+        >>> Tensor([1, 2, 3]).flip(0).tolist()
+        [3, 2, 1]
+        """
         first = tuple(axis) if isinstance(axis, Iterable) else (axis,)
         axes = self._axes("flip", (*first, *more))
         return self._from_node(g.flip(self.uop, axes), self._cell.device)
 
     def shrink(self, arg: Sequence[Pair | None]) -> Self:
-        """A part of each axis, as (begin, end); None keeps it whole."""
+        """A part of each axis, as (begin, end); None keeps it whole. A view.
+
+        Raises:
+            ShapeError: there is not a pair for each axis, or one is out of bounds.
+
+        >>> Tensor.arange(5).shrink([(1, 3)]).tolist()
+        [1, 2]
+        """
         given = _list_of("shrink", arg)
         pairs = tuple(
             (0, n) if q is None else _pair("shrink", q) for q, n in zip(given, self.shape, strict=False)
@@ -186,7 +217,14 @@ class Movement(Maths):
         return self._view(g.shrink(self.uop, pairs))
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Parts along `dim`: of `sizes` each (the last may be shorter), or of these sizes."""
+        """Parts along `dim`: of `sizes` each (the last may be shorter), or of these sizes. Views.
+
+        Raises:
+            ShapeError: the sizes do not add up to the length of the axis.
+
+        >>> [t.tolist() for t in Tensor.arange(5).split(2)]
+        [[0, 1], [2, 3], [4]]
+        """
         axis = self._axis("split", dim)
         n = self.shape[axis]
         parts = (
@@ -203,7 +241,11 @@ class Movement(Maths):
         return tuple(out)
 
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
-        """At most `chunks` parts along `dim`, equal but for the last."""
+        """At most `chunks` parts along `dim`, equal but for the last. Views.
+
+        Raises:
+            ShapeError: `chunks` is less than 1.
+        """
         axis = self._axis("chunk", dim)
         chunks = as_int("chunk", chunks)
         if chunks < 1:
@@ -214,8 +256,15 @@ class Movement(Maths):
         return self.shrink([(begin, end) if i == axis else None for i in range(self.ndim)])
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
-        """All windows of `size` along `dim`, `step` apart: the axis becomes their number, and the last axis
-        runs in one."""
+        """All windows of `size` along `dim`, `step` apart: the axis becomes their number, and a new last axis
+        runs within one. A new array.
+
+        Raises:
+            ShapeError: no window fits.
+
+        >>> Tensor.arange(6).unfold(0, 3, 2).tolist()
+        [[0, 1, 2], [2, 3, 4]]
+        """
         axis = self._axis("unfold", dim)
         n = self.shape[axis]
         if not 0 < size <= n or step < 1:
@@ -229,17 +278,20 @@ class Movement(Maths):
     # ---- new arrays ---------------------------------------------------------------------------------------
 
     def pad(self, padding: Padding, mode: str = "constant", value: Number = 0.0) -> Self:
-        """Pad with `value`. Negative padding cuts.
+        """A new array with `value` around this one. Negative padding cuts.
 
         Args:
             padding: flat (left, right, top, bottom, …) from the last axis on, or a (before, after) or None
-                per axis.
-            mode: constant.
+                per axis; one number for all ends.
+            mode: "constant"; there is no other yet.
             value: what to pad with.
 
         Raises:
             ShapeError: the padding does not fit the shape.
             DTypeError: the mode is not known.
+
+        >>> Tensor([[1, 2]]).pad((1, 0, 0, 1)).tolist()
+        [[0, 1, 2], [0, 0, 0]]
         """
         value = number("pad", value)
         if mode != "constant":
@@ -274,7 +326,11 @@ class Movement(Maths):
         )
 
     def cat(self, *others: Handle, dim: int = 0) -> Self:
-        """Join along `dim`; the other axes must be equal.
+        """Join along `dim`: a new array, of the dtype that all promote to.
+
+        Raises:
+            ShapeError: another axis differs.
+            DeviceError: the tensors are on different devices.
 
         >>> Tensor.cat(Tensor([1, 2]), Tensor([3])).tolist()
         [1, 2, 3]
@@ -311,7 +367,15 @@ class Movement(Maths):
         return self._result("cat", result, *others)
 
     def stack(self, *others: Handle, dim: int = 0) -> Self:
-        """Join along a new axis `dim`; shapes must be equal."""
+        """Join along a new axis `dim`: a new array, of the dtype that all promote to.
+
+        Raises:
+            ShapeError: shapes differ.
+            DeviceError: the tensors are on different devices.
+
+        >>> Tensor.stack(Tensor([1, 2]), Tensor([3, 4]), dim=1).tolist()
+        [[1, 3], [2, 4]]
+        """
         for t in others:
             as_tensor("stack", t)
             if t.shape != self.shape:
@@ -321,7 +385,14 @@ class Movement(Maths):
         return line[0].cat(*line[1:], dim=dim)
 
     def repeat(self, *repeats: int | Sequence[int]) -> Self:
-        """Repeat the whole along each axis; new axes lead."""
+        """Repeat the whole along each axis; new axes lead.
+
+        Raises:
+            ShapeError: there are fewer counts than axes, or one is negative.
+
+        >>> Tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
+        """
         times = dims_of(repeats)
         if len(times) < self.ndim or min(times, default=0) < 0:
             raise ShapeError(
@@ -336,7 +407,11 @@ class Movement(Maths):
         )
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
-        """Repeat each element along `dim`, or of the flattened tensor."""
+        """Repeat each element along `dim`, or of the flattened tensor.
+
+        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+        """
         x, axis = (self.flatten(), 0) if dim is None else (self, self._axis("repeat_interleave", dim))
         shape = x.shape
         node = g.expand(g.insert_axes(x.uop, (axis + 1,)), (*shape[: axis + 1], repeats, *shape[axis + 1 :]))
@@ -344,18 +419,32 @@ class Movement(Maths):
         return self._from_node(flat, self._cell.device)
 
     def roll(self, shifts: int, dims: int = 0) -> Self:
-        """Shift along an axis; what leaves at one end enters at the other."""
+        """Shift along an axis; what leaves at one end enters at the other.
+
+        >>> Tensor([1, 2, 3]).roll(1).tolist()
+        [3, 1, 2]
+        """
         axis = self._axis("roll", dims)
         n = self.shape[axis]
         at = shifts % n if n else 0
         return self._part(axis, n - at, n).cat(self._part(axis, 0, n - at), dim=axis)
 
     def tril(self, diagonal: int = 0) -> Self:
-        """The part of the last two axes on and below a diagonal; zeros elsewhere."""
+        """The part of the last two axes on and below a diagonal; zeros elsewhere.
+
+        Args:
+            diagonal: 0 is the main one; positive ones lie above it.
+
+        Raises:
+            ShapeError: there are fewer than two axes.
+
+        >>> Tensor.ones(3, 3, dtype="int32").tril(-1).tolist()
+        [[0, 0, 0], [1, 0, 0], [1, 1, 0]]
+        """
         return self._triangle("tril", diagonal, lower=True)
 
     def triu(self, diagonal: int = 0) -> Self:
-        """The part of the last two axes on and above a diagonal; zeros elsewhere."""
+        """The part of the last two axes on and above a diagonal; zeros elsewhere. See `tril`."""
         return self._triangle("triu", diagonal, lower=False)
 
     def _triangle(self, what: str, diagonal: int, lower: bool) -> Self:

@@ -52,7 +52,10 @@ class NeuralOps(Random):
 
     def dot(self, w: Handle, dtype: DTypeLike | None = None) -> Self:
         """Matrix product over the last axis of this and the last but one (or only) axis of w; leading axes
-        broadcast.
+        broadcast. `@` and `matmul` are the same.
+
+        Without a dtype, floats of less than 32 bits are accumulated in float32 and rounded once, and small
+        integers accumulate in int32, as in `sum`.
 
         Args:
             w: (…, K, N) or (K,), for this of shape (…, M, K) or (K,).
@@ -60,6 +63,11 @@ class NeuralOps(Random):
 
         Raises:
             ShapeError: the inner sizes differ, the leading axes do not broadcast, or one is a scalar.
+            DTypeError: w is no tensor.
+            DeviceError: it is on another device.
+
+        >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).dot(Tensor([[1.0], [10.0]])).tolist()
+        [[21.0], [43.0]]
         """
         x, name = self, "matmul"
         as_tensor(name, w)
@@ -95,7 +103,7 @@ class NeuralOps(Random):
         return self._result(name, node, w)
 
     def matmul(self, x: Handle, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """`self @ x`; see `dot`."""
+        """`self @ x`, or `x @ self` with `reverse`; see `dot`."""
         if reverse:
             return self._from_node(x.uop, x._cell.device).dot(self, dtype)
         return self.dot(x, dtype)
@@ -110,7 +118,14 @@ class NeuralOps(Random):
         return self.assign(self.matmul(x))
 
     def linear(self, weight: Handle, bias: Handle | None = None, dtype: DTypeLike | None = None) -> Self:
-        """`self @ weight + bias`, weight (in, out); a weight of one axis multiplies."""
+        """`self @ weight + bias`.
+
+        Args:
+            weight: (in, out), as `dot` takes it (`nn.Linear` has it the other way round); one of a single
+                axis multiplies element by element.
+            bias: added, broadcast.
+            dtype: to convert this tensor to before.
+        """
         x = self if dtype is None else self.cast(dtype)
         as_tensor("linear", weight)
         out = x.mul(weight) if weight.ndim == 1 else x.dot(weight)
@@ -128,7 +143,8 @@ class NeuralOps(Random):
         padding: Sizes = 0,
         dtype: DTypeLike | None = None,
     ) -> Self:
-        """Convolution over as many axes as the weight has after its first two (1, 2, 3, …).
+        """Convolution over as many axes as the weight has after its first two (1, 2, 3, …), without turning
+        the kernel round, as networks have it.
 
         Args:
             weight: (out channels, in channels / groups, kernel…), for this of shape (N, in channels, size…).
@@ -138,10 +154,22 @@ class NeuralOps(Random):
             dilation: step within a window.
             padding: zeros around: one number, one per axis, or (left, right, top, bottom, …) from the last
                 axis on.
-            dtype: of accumulation and result.
+            dtype: of accumulation and result; without one, as `dot`.
+
+        Returns:
+            (N, out channels, windows…): (size + padding - dilation * (kernel - 1) - 1) // stride + 1 of them
+            along each axis, where padding counts both ends.
 
         Raises:
             ShapeError: shapes do not fit, or the kernel is larger than the padded input.
+            DTypeError: weight or bias is no tensor.
+            DeviceError: they are on another device.
+
+        >>> image, weight = Tensor.ones(1, 1, 3, 3), Tensor.ones(1, 1, 2, 2)
+        >>> image.conv2d(weight).tolist()
+        [[[[4.0, 4.0], [4.0, 4.0]]]]
+        >>> image.conv2d(weight, padding=1, stride=2).shape
+        (1, 1, 2, 2)
         """
         for t in (weight, *(() if bias is None else (bias,))):
             as_tensor("conv2d", t)
@@ -227,7 +255,8 @@ class NeuralOps(Random):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Self:
-        """Mean of windows over the last axes (as many as kernel_size has; 2 for a number).
+        """Mean of windows over the last axes (as many as kernel_size has; 2 for a number); integers give
+        float32.
 
         Args:
             kernel_size: size of the windows.
@@ -236,6 +265,12 @@ class NeuralOps(Random):
             padding: zeros around, as in `conv2d`.
             ceil_mode: also windows that reach beyond the end.
             count_include_pad: whether padding counts as elements (what ceil_mode adds never does).
+
+        Raises:
+            ShapeError: there are too few axes, or no window fits.
+
+        >>> Tensor.arange(16).reshape(1, 1, 4, 4).avg_pool2d().tolist()
+        [[[[2.5, 4.5], [10.5, 12.5]]]]
         """
         x, dtype = self._computed_in()
         kernel, steps, gaps, ends, grown = x._windows(
@@ -265,8 +300,12 @@ class NeuralOps(Random):
         padding: Sizes = 0,
         ceil_mode: bool = False,
     ) -> Self:
-        """Greatest of windows over the last axes; see `avg_pool2d`. Equal greatest elements share the
-        gradient equally."""
+        """Greatest of windows over the last axes; arguments and errors as `avg_pool2d`. Padding is never the
+        greatest, and equal greatest elements share the gradient equally.
+
+        >>> Tensor.arange(16).reshape(1, 1, 4, 4).max_pool2d().tolist()
+        [[[[5, 7], [13, 15]]]]
+        """
         kernel, steps, gaps, _, grown = self._windows(
             "max_pool2d", kernel_size, stride, dilation, padding, ceil_mode
         )
@@ -285,7 +324,15 @@ class NeuralOps(Random):
         invstd: Handle,
         axis: int | Sequence[int] = 1,
     ) -> Self:
-        """(x - mean) * invstd * weight + bias, each given along `axis`."""
+        """(x - mean) * invstd * weight + bias, each of them given along `axis`. `nn.BatchNorm` computes and
+        keeps them.
+
+        Args:
+            weight, bias: of the length of that axis; None for 1 and 0.
+            mean: what is subtracted.
+            invstd: 1 / sqrt(variance + eps).
+            axis: of the channels; several for statistics of several axes.
+        """
         axes = self._axes("batchnorm", axis)
         shape = tuple(s if i in axes else 1 for i, s in enumerate(self.shape))
 
@@ -337,7 +384,14 @@ class NeuralOps(Random):
         return scores.cast(self.dtype).softmax(-1).dropout(dropout_p) @ v
 
     def sequential(self, functions: Sequence[object]) -> Self:
-        """Apply functions of a tensor, one after the other."""
+        """Apply functions of a tensor, one after the other.
+
+        Raises:
+            DTypeError: one is not callable.
+
+        >>> Tensor([1.0, -1.0]).sequential([Tensor.relu, lambda x: x * 2]).tolist()
+        [2.0, 0.0]
+        """
         x: object = self
         for f in functions:
             if not callable(f):

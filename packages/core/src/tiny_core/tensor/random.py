@@ -56,7 +56,14 @@ class Random(Creation):
 
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
-        """Begin the sequence of random numbers of this seed, on every device."""
+        """Begin the sequence of random numbers of this seed, on every device.
+
+        >>> Tensor.manual_seed(1)
+        >>> first = Tensor.rand(3).tolist()
+        >>> Tensor.manual_seed(1)
+        >>> Tensor.rand(3).tolist() == first
+        True
+        """
         counters.manual_seed(seed)
 
     @classmethod
@@ -85,7 +92,22 @@ class Random(Creation):
         cls, *shape: Dims, dtype: DTypeLike | None = None, device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Uniform in [0, 1)."""
+        """Uniform in [0, 1): multiples of 2^-24 for float32.
+
+        Args:
+            shape: several integers, or one sequence of them.
+            dtype: a float dtype; float32 if none is given.
+            device: one device.
+            requires_grad: whether `backward` gives it a gradient.
+
+        Raises:
+            DTypeError: the dtype is not of floats.
+            ShapeError: a size is negative.
+            DeviceError: several devices.
+
+        >>> Tensor.rand(2, 3).shape
+        (2, 3)
+        """
         to = _float("rand", dtype)
         bits, where = cls._drawn(shape, device)
         return cls._random(_fraction(bits if to is dtypes.float64 else _low(bits), to), where, requires_grad)
@@ -95,7 +117,7 @@ class Random(Creation):
         cls, *shape: Dims, dtype: DTypeLike | None = None, device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Normal with mean 0 and standard deviation 1 (Box and Muller, 1958)."""
+        """Normal with mean 0 and standard deviation 1 (Box and Muller, 1958); arguments as `rand`."""
         to = _float("randn", dtype)
         bits, where = cls._drawn(shape, device)
         compute = to if to is dtypes.float64 else dtypes.float32
@@ -111,11 +133,12 @@ class Random(Creation):
         cls, *shape: Dims, low: int = 0, high: int = 10, dtype: DTypeLike | None = None,
         device: p.Device | None = None,
     ) -> Self:  # fmt: skip
-        """Integers from low to high - 1, equally likely (to 2^-32 of a range's size).
+        """Integers from low to high - 1, equally likely (to 2^-32 of a range's size); int32 unless another
+        integer dtype is given.
 
         Raises:
             DTypeError: the dtype is not an integer, or does not hold the range.
-            ShapeError: the range is empty.
+            ShapeError: the range is empty, or longer than 2^32.
         """
         to = dtypes.int32 if dtype is None else as_dtype(dtype)
         if not to.is_int:
@@ -145,7 +168,7 @@ class Random(Creation):
         cls, *shape: Dims, low: float = 0.0, high: float = 1.0, dtype: DTypeLike | None = None,
         device: p.Device | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Uniform in [low, high)."""
+        """Uniform from low to high, which rounding may give; arguments as `rand`."""
         x = cls.rand(*shape, dtype=dtype, device=device) * (high - low) + low
         return x.is_param_() if requires_grad else x
 
@@ -154,7 +177,7 @@ class Random(Creation):
         cls, *shape: Dims, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike | None = None,
         device: p.Device | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Normal with this mean and standard deviation."""
+        """Normal with this mean and standard deviation; arguments as `rand`."""
         x = cls.randn(*shape, dtype=dtype, device=device) * std + mean
         return x.is_param_() if requires_grad else x
 
@@ -163,7 +186,7 @@ class Random(Creation):
         cls, *shape: Dims, dtype: DTypeLike | None = None, device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """Uniform in [-1, 1) over the square root of the number of elements."""
+        """Uniform from -1 to 1, over the square root of the number of elements; arguments as `rand`."""
         scale = max(1, math.prod(dims_of(shape))) ** -0.5
         return cls.uniform(
             *shape, low=-scale, high=scale, dtype=dtype, device=device, requires_grad=requires_grad
@@ -197,7 +220,7 @@ class Random(Creation):
         cls, *shape: Dims, a: float = 0.01, dtype: DTypeLike | None = None, device: p.Device | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
-        """He et al. 2015, normal."""
+        """He et al. 2015: normal, for a leaky ReLU of slope a; fan-in as `kaiming_uniform`."""
         std = _he(dims_of(shape), a)
         return cls.normal(*shape, std=std, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -210,11 +233,14 @@ class Random(Creation):
         return self.randn(self.shape, dtype=dtype or self.dtype, device=device or self.device)
 
     def dropout(self, p: float = 0.5) -> Self:
-        """While training: each element is 0 with probability p, else divided by 1 - p. Otherwise the tensor
-        itself.
+        """While training (`Tensor.train`): each element is 0 with probability p, else divided by 1 - p.
+        Otherwise the tensor itself.
 
         Raises:
             DTypeError: p is not a probability.
+
+        >>> Tensor([1.0, 2.0]).dropout(0.5).tolist()
+        [1.0, 2.0]
         """
         p = number("dropout", p)
         if not 0 <= p <= 1:

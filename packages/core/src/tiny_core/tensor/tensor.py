@@ -30,13 +30,14 @@ class Gradients(Conversions):
         """The derivative of this scalar with respect to each of `targets`; lazy, and differentiable in turn.
 
         Args:
-            targets: float tensors that this was computed from.
-            gradient: the derivative of something with respect to this, for a tensor that is no scalar.
+            targets: float tensors that this was computed from, or views of them.
+            gradient: the derivative of something with respect to this, of its shape: for a tensor that is no
+                scalar.
 
         Raises:
             ShapeError: this is no scalar and `gradient` is not given, or is of another shape.
             DTypeError: this, or a target, is not of a float dtype.
-            GradientError: this does not depend on a target by floats.
+            GradientError: this does not depend on a target by floats, or the target is a constant.
             VersionError: what the derivative has to read was overwritten.
 
         >>> x = Tensor([1.0, 2.0])
@@ -105,11 +106,18 @@ class Gradients(Conversions):
 
     def backward(self, gradient: Self | None = None) -> Self:
         """Add the derivative of this scalar to the `grad` of every parameter (`requires_grad`) that it
-        depends on.
+        depends on; returns itself.
+
+        Args:
+            gradient: as in `gradient`.
 
         Raises:
             GradientError: it depends on none.
             ShapeError, DTypeError, VersionError: as `gradient`.
+
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> (w * 3).sum().backward().item(), w.grad.tolist()
+        (9.0, [3.0, 3.0])
         """
         if not self.dtype.is_float:
             raise DTypeError(f"gradient of a tensor of {self.dtype.name}", "only floats have gradients")
@@ -148,7 +156,24 @@ class _Modes(type):
 class Tensor(Gradients, metaclass=_Modes):
     """An array, lazily computed. Methods build a graph; reading data, or `realize`, runs it.
 
-    >>> (Tensor([[1.0, 2.0], [3.0, 4.0]]) @ Tensor([1.0, 1.0])).tolist()
+    Args:
+        data: a number, nested lists or tuples of numbers, a numpy array, bytes (uint8), a tensor, or None
+            for an empty tensor. It is copied now: later changes of it are not seen.
+        device: where it lives, e.g. "CPU" or "CPU:1"; None for the device that DEV names.
+        dtype: a DType or its name; None for that of the data: float32 for floats, int32 for integers (int64
+            where one does not fit), bool, or the array's.
+        requires_grad: whether `backward` gives it a gradient.
+
+    Raises:
+        ShapeError: lists of unequal lengths.
+        DTypeError: data of another type, or no such dtype; `requires_grad` of a tensor that is not of
+            floats.
+        TargetError: there is no such device.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x.shape, x.dtype.name
+    ((2, 2), 'float32')
+    >>> (x @ Tensor([1.0, 1.0])).relu().tolist()
     [3.0, 7.0]
     """
 
@@ -157,14 +182,22 @@ class Tensor(Gradients, metaclass=_Modes):
     @staticmethod
     @contextmanager
     def train(mode: bool = True) -> Iterator[None]:
-        """Set `Tensor.training` for a block, or a decorated function."""
+        """Set `Tensor.training` for a block, or a decorated function: dropout drops, and batch norm uses the
+        statistics of its batch.
+
+        >>> with Tensor.train():
+        ...     Tensor.training
+        True
+        """
         with Context(TRAINING=int(mode)):
             yield
 
     @staticmethod
     @contextmanager
     def no_grad() -> Iterator[None]:
-        """Within this block, what is realized forgets how it was computed; gradients stop there."""
+        """Within this block (or a decorated function), what is realized forgets how it was computed;
+        gradients stop there.
+        """
         with Context(GRAD=0):
             yield
 
@@ -180,27 +213,35 @@ class Tensor(Gradients, metaclass=_Modes):
         return _rebuild, (bytes(self._bytes()), self.dtype, self.shape, device, self.is_param)
 
     def float(self) -> Tensor:
+        """`cast` to float32."""
         return self.cast(dtypes.float32)
 
     def half(self) -> Tensor:
+        """`cast` to float16."""
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Tensor:
+        """`cast` to bfloat16."""
         return self.cast(dtypes.bfloat16)
 
     def double(self) -> Tensor:
+        """`cast` to float64."""
         return self.cast(dtypes.float64)
 
     def int(self) -> Tensor:
+        """`cast` to int32: toward zero, and out of range to the nearest there is."""
         return self.cast(dtypes.int32)
 
     def long(self) -> Tensor:
+        """`cast` to int64."""
         return self.cast(dtypes.int64)
 
     def short(self) -> Tensor:
+        """`cast` to int16."""
         return self.cast(dtypes.int16)
 
     def bool(self) -> Tensor:
+        """`cast` to bool: whether an element is not 0."""
         return self.cast(dtypes.bool_)
 
 

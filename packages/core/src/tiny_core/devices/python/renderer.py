@@ -41,8 +41,9 @@ class PythonRenderer(Renderer):
 
     A host-shaped target with wide vectors: the interpreter spends its time per node and not per lane or
     iteration of the thread axis, so that wide values, many such iterations and little code in loops are fast.
-    It declares no near memory: a tile that each iteration stages for itself would cost more than it saves. MULACC is no single instruction here (an exact one is ten
-    numpy calls), so none is made; kernels of other targets that hold it run all the same.
+    It declares no near memory: a tile that each iteration stages for itself would cost more than it saves.
+    MULACC is no single instruction here (an exact one is ten numpy calls), so none is made; kernels of other
+    targets that hold it run all the same.
 
     Raises:
         TargetError: an architecture or a feature was named; there is none.
