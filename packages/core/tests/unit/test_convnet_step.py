@@ -48,7 +48,8 @@ class Step:
     def __init__(self, parameters: list[np.ndarray]) -> None:
         self.layers: list[Callable[[Tensor], Tensor]] = [
             nn.Conv2d(1, 32, 5), Tensor.relu, nn.Conv2d(32, 32, 5, bias=False), Tensor.relu,
-            nn.BatchNorm(32), Tensor.max_pool2d, nn.Conv2d(32, 64, 3), Tensor.relu, nn.Conv2d(64, 64, 3, bias=False), Tensor.relu,
+            nn.BatchNorm(32), Tensor.max_pool2d, nn.Conv2d(32, 64, 3), Tensor.relu,
+            nn.Conv2d(64, 64, 3, bias=False), Tensor.relu,
             nn.BatchNorm(64), Tensor.max_pool2d, lambda x: x.flatten(1), nn.Linear(576, 10),
         ]  # fmt: skip
         self.parameters = nn.state.get_parameters(self.layers)

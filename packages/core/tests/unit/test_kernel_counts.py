@@ -1,6 +1,6 @@
 """Kernel-count contracts: how many kernels an expression may take.
 
-A change that raises a number needs a decision page; `schedule.scheduler.borders` prints what decided each border.
+A change that raises a number needs a decision page; `schedule.scheduler.borders` says what decided.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ def chain(x: Tensor) -> Tensor:
     return (x.expand(8, 4, 5).permute(2, 0, 1) * 2 + 1).exp().cast(dtypes.int32)
 
 
+def turned(x: Tensor) -> Tensor:
+    return x.T.contiguous()
+
+
 def rms_norm(x: Tensor) -> Tensor:
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
 
@@ -70,7 +74,7 @@ EXPRESSIONS: dict[str, tuple[int, Callable[[], Tensor | tuple[Tensor, ...]]]] = 
     "element-wise chain": (1, lambda: chain(stored(8, 1, 5))),
     "slice of storage": (0, lambda: stored(100)[20:50]),
     "reshape of storage": (0, lambda: stored(100).reshape(10, 10)),
-    "transpose": (1, lambda: stored(30, 40).T.contiguous()),
+    "transpose": (1, lambda: turned(stored(30, 40))),
     "sum between element-wise": (1, lambda: (stored(64, 100) * 2).sum(1).sqrt()),
     "sum of ten million": (2, lambda: stored(10_000_000).sum()),
     "matmul": (1, lambda: stored(64, 64) @ stored(64, 64)),

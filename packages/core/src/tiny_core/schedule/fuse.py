@@ -45,6 +45,11 @@ class Kernel:
     contraction: bool = False
     alone: bool = False
 
+    @property
+    def loops(self) -> Index:
+        """Its output axes that are longer than 1."""
+        return tuple(r for r in self.ranges if r is not ZERO)
+
 
 @dataclass(slots=True)
 class Border:
