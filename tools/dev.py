@@ -114,7 +114,7 @@ def fetch_data() -> None:
 
 
 def check(sessions: list[str], rest: list[str]) -> int:
-    """Run nox sessions in the test environment; the last line counts the tests and other checks of all of them."""
+    """Run nox sessions in the test environment; the last line counts the tests and checks of all of them."""
     fetch_data()
     executable = python("test")
     results = ROOT / "out" / "results"

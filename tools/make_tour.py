@@ -119,8 +119,6 @@ def follow() -> Steps:
     registers = [n.payload(p.Storage) for n in made.linear.src if n.op is Ops.BUFFER]
 
     ir = renderer.render(made.linear, made.signature)
-    compiler = renderer.compiler()
-    assembly = compiler.disassemble(compiler.compile(ir, made.signature.name))
     return Steps(
         printed=printed,
         tensor=to_text(y.uop, renumber=True),
@@ -139,7 +137,7 @@ def follow() -> Steps:
         flops=made.flops,
         nbytes=made.bytes,
         ir=ir,
-        assembly=assembly,
+        assembly=renderer.compiler().assembly(ir),
         llvmlite=version("llvmlite"),
         result=run(RESULT, names),
     )
@@ -389,9 +387,10 @@ made for all features that the machine has, and on the interpreter.
 
 {block(s.result)}
 
-To see the same for a program of yours, set `TINY_DEBUG`: 2 prints a line per kernel, 3 the options, 4 the
-source, 5 the kernel before and the list after code generation, 7 machine code. `DEV=NULL:LLVM:{ARCH}` makes
-code for the target of this page and runs nothing.
+To see the same for a program of yours, set `TINY_DEBUG`: 2 prints a line per kernel, 3 why values are stored
+and which options were chosen, 4 the source, 5 the kernel before and the list after code generation, 6 every
+rewrite, 7 machine code; each level prints what the lower ones do. `DEV=NULL:LLVM:{ARCH}` makes code for the
+target of this page and runs nothing.
 """
 
 

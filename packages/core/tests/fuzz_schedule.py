@@ -1,8 +1,9 @@
 """Random tensor graphs, scheduled and run on real devices, against the numpy oracle.
 
-`python -m packages.core.tests.fuzz_schedule --seconds 60 --seed 0 --devices CPU:LLVM,PYTHON` hunts; a failing graph is
-minimised and printed as text. Values are small whole numbers, so that every order of additions gives the same bits and
-any difference is a bug. Thresholds of the cost model are drawn too, so that small graphs take all its paths.
+`python -m packages.core.tests.fuzz_schedule --seconds 60 --seed 0 --devices CPU:LLVM,PYTHON` hunts; a failing
+graph is minimised and printed as text. Values are small whole numbers, so that every order of additions gives
+the same bits and any difference is a bug. Thresholds of the cost model are drawn too, so that small graphs
+take all its paths.
 """
 
 from __future__ import annotations
@@ -29,9 +30,17 @@ from tiny_core.schedule import fuse, group, limits, reductions
 from tiny_core.tensor import graph as g
 
 from .kernel_runs import run
-from .oracle import Array, evaluate, evaluate_all, numpy_dtype
+from .oracle import Array, evaluate_all, numpy_dtype
 
-KINDS = (dtypes.float32, dtypes.int32, dtypes.bool_, dtypes.float64, dtypes.float16, dtypes.int64, dtypes.uint8)
+KINDS = (
+    dtypes.float32,
+    dtypes.int32,
+    dtypes.bool_,
+    dtypes.float64,
+    dtypes.float16,
+    dtypes.int64,
+    dtypes.uint8,
+)
 WEIGHTS = (8, 5, 2, 1, 1, 1, 1)
 BOUND = {dtypes.float16: 1 << 10, dtypes.float32: 1 << 20, dtypes.float64: 1 << 40}
 SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 31, 32, 33, 64, 100)
@@ -97,7 +106,8 @@ class Maker:
         self.pool: list[UOp] = []
         self.versions: dict[UOp, UOp] = {}
 
-    # ---- leaves ----------------------------------------------------------------------------------------------------
+    # ---- leaves
+    # ----------------------------------------------------------------------------------------------------
 
     def shape(self, most: int = MOST) -> tuple[int, ...]:
         while True:
@@ -182,12 +192,14 @@ class Maker:
         x = g.pad(g.shrink(x, tuple(cut)), tuple(grow))
         return g.expand(x, shape)
 
-    # ---- nodes -----------------------------------------------------------------------------------------------------
+    # ---- nodes
+    # -----------------------------------------------------------------------------------------------------
 
     def grow(self) -> None:
         makers: list[tuple[float, Callable[[], UOp | None]]] = [
-            (6, self.elementwise), (6, self.movement), (3, self.reduction), (1, self.gather), (1.5, self.matmul),
-            (1, self.window), (1, self.assign), (0.5, self.crossing), (0.4, self.contiguous), (0.5, self.iota), (1, self.softmax),
+            (6, self.elementwise), (6, self.movement), (3, self.reduction), (1, self.gather),
+            (1.5, self.matmul), (1, self.window), (1, self.assign), (0.5, self.crossing),
+            (0.4, self.contiguous), (0.5, self.iota), (1, self.softmax),
         ]  # fmt: skip
         make = self.rng.choices([m for _, m in makers], [w for w, _ in makers])[0]
         node = make()
@@ -213,7 +225,11 @@ class Maker:
             x = g.expand(x, shape)
         x = self.fit(x, shape)
         kind = x.dtype
-        y = self.cast(self.fit(y, shape), kind) if rng.random() < 0.8 else g.const(rng.randint(0, 3), kind, shape)
+        y = (
+            self.cast(self.fit(y, shape), kind)
+            if rng.random() < 0.8
+            else g.const(rng.randint(0, 3), kind, shape)
+        )
         choice = rng.random()
         if choice < 0.12:
             op = rng.choice((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
@@ -234,13 +250,28 @@ class Maker:
         if kind.is_float:
             return g.alu(rng.choice((Ops.ADD, Ops.SUB, Ops.MUL, Ops.MUL, Ops.MAX, Ops.MIN)), x, y)
         return g.alu(
-            rng.choice((Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX, Ops.MIN, Ops.FLOORDIV, Ops.FLOORMOD, Ops.AND, Ops.XOR)),
+            rng.choice(
+                (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX, Ops.MIN, Ops.FLOORDIV, Ops.FLOORMOD, Ops.AND, Ops.XOR)
+            ),
             x, y,
         )  # fmt: skip
 
     def movement(self) -> UOp | None:
         rng, x = self.rng, self.pick()
-        kind = rng.choice("reshape expand permute pad shrink flip shear stride unshear unstride".split())
+        kind = rng.choice(
+            [
+                "reshape",
+                "expand",
+                "permute",
+                "pad",
+                "shrink",
+                "flip",
+                "shear",
+                "stride",
+                "unshear",
+                "unstride",
+            ]
+        )
         rank = len(x.shape)
         if kind == "reshape":
             return g.reshape(x, self.refactor(x.size))
@@ -353,7 +384,13 @@ class Maker:
     def window(self) -> UOp | None:
         """A convolution of two axes' worth, or a maximum over windows."""
         rng = self.rng
-        n, c, h, o, k = rng.choice((1, 2, 3)), rng.choice((1, 3, 4)), rng.choice((5, 8, 9)), rng.choice((1, 4, 16)), 3
+        n, c, h, o, k = (
+            rng.choice((1, 2, 3)),
+            rng.choice((1, 3, 4)),
+            rng.choice((5, 8, 9)),
+            rng.choice((1, 4, 16)),
+            3,
+        )
         stride, dilation = rng.choice((1, 1, 2)), rng.choice((1, 1, 2))
         if (k - 1) * dilation >= h:
             return None
@@ -410,7 +447,10 @@ class Maker:
             value = g.alu(Ops.ADD, value, view)
         node = root.after(UOp(Ops.STORE, dtypes.void, (view, value)))
         self.value(node)
-        if base.dtype in BOUND and not np.abs(self.values[node].astype(np.float64)).max() <= BOUND[base.dtype]:
+        if (
+            base.dtype in BOUND
+            and not np.abs(self.values[node].astype(np.float64)).max() <= BOUND[base.dtype]
+        ):
             return None
         if not exact(node, self.values):
             return None
@@ -418,7 +458,8 @@ class Maker:
         return node
 
     def crossing(self) -> UOp | None:
-        """A reader of storage that is then overwritten by something it reads as well: the two may share a kernel."""
+        """A reader of storage that is then overwritten by something it reads as well: the two may share a
+        kernel."""
         root = self.assign()
         if root is None:
             return None
@@ -466,7 +507,8 @@ def exact(node: UOp, values: dict[UOp, Array]) -> bool:
     return True
 
 
-# ---- checking --------------------------------------------------------------------------------------------------------
+# ---- checking
+# --------------------------------------------------------------------------------------------------------
 
 
 def problem(case: Case, dev: str) -> str:
@@ -483,10 +525,14 @@ def problem(case: Case, dev: str) -> str:
                 check(item.kernel, "kernel")
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)[-3:]
-        return f"{type(error).__name__}: {error} at " + " < ".join(f"{f.name}:{f.lineno}" for f in frames[::-1])
+        return f"{type(error).__name__}: {error} at " + " < ".join(
+            f"{f.name}:{f.lineno}" for f in frames[::-1]
+        )
     for k, (a, b) in enumerate(zip(have, want, strict=False)):
         if a.shape != b.shape or not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
-            return f"root {k} of shape {b.shape} differs in {np.sum(a != b) if a.shape == b.shape else a.shape}"
+            return (
+                f"root {k} of shape {b.shape} differs in {np.sum(a != b) if a.shape == b.shape else a.shape}"
+            )
     for buffer, array in memory.items():
         final = want[len(case.roots) + list(latest).index(buffer)] if buffer in latest else case.data[buffer]
         if not np.array_equal(array, final):
@@ -495,7 +541,8 @@ def problem(case: Case, dev: str) -> str:
 
 
 def minimise(case: Case, fails: Callable[[Case], bool], seconds: float = 60.0) -> Case:
-    """Return a smaller case that fails too: fewer roots, nodes replaced by storage that holds their values."""
+    """Return a smaller case that fails too: fewer roots, nodes replaced by storage that holds their
+    values."""
     stop = time.monotonic() + seconds
 
     def smaller(c: Case) -> Iterator[Case]:

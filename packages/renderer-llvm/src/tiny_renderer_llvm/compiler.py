@@ -105,6 +105,9 @@ class LLVMCompiler(Compiler):
             self.assembly(source) if source is not None else _objdump(binary) or super().disassemble(binary)
         )
 
+    def listing(self, binary: bytes, source: str) -> str:
+        return self.assembly(source)
+
 
 def _installed_version() -> str:
     """Return the version of llvmlite, found without importing it; raises DeviceError if it is not there."""

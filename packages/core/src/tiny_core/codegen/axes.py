@@ -95,6 +95,9 @@ def plan(kernel: UOp, options: tuple[Option, ...]) -> Plan:
     out = Plan(axes, list(axes))
     for option in options:
         _APPLY[option.kind](out, option)
+    for option in out.stages:
+        if option.axis:
+            out.piece(option.axis)  # it may have been tiled since
     return out
 
 

@@ -53,6 +53,7 @@ class _Expander:
         self.copied: dict[UOp, tuple[UOp, ...]] = {}
         self.lanes_of: dict[UOp, UOp | None] = {}
         self.data_of: dict[UOp, list[UOp]] = {}
+        self.closed: set[UOp] = set()
         self.registers = 0
         self.order = self._order()
 
@@ -98,25 +99,24 @@ class _Expander:
                 names = " and ".join(sorted(r.payload(p.Range).axis for r in vectors))
                 raise OptionError(f"a value depends on two vector axes, {names}")
             self.lanes_of[node] = vectors[0] if vectors else None
+            if vectors and node.dtype is not dtypes.void:
+                self.check_lanes(node)
             self.visit(node)
         stores = [e for s in self.kernel.src for group in self.effects[s].values() for e in group]
         return self.kernel.replace(tuple(self.close(stores)))
 
-    def close(self, effects: list[UOp]) -> list[UOp]:
-        """Close all loops that effects are in: those that share a loop share its END."""
-        out: list[UOp] = []
-        by_range: dict[UOp, list[UOp]] = {}
-        for e in effects:
-            loops = sorted(e.ranges, key=self.plan.rank)
-            if loops:
-                by_range.setdefault(loops[0], []).append(e)
-            else:
-                out.append(e)
-        for r, inside in by_range.items():
-            out.append(UOp(Ops.END, dtypes.void, (r, *self._close_below(inside, frozenset({r})))))
-        return out
+    def check_lanes(self, node: UOp) -> None:
+        """Raise OptionError if the target has no values of so many lanes."""
+        kind = dtypes.int32 if node.dtype is dtypes.index else node.dtype
+        if self.lanes(node) not in self.capabilities.widths(kind):
+            widths = ", ".join(map(str, self.capabilities.widths(kind))) or "none"
+            raise OptionError(
+                f"the target has no {kind.name} of {self.lanes(node)} lanes", f"it has {widths}"
+            )
 
-    def _close_below(self, effects: list[UOp], opened: frozenset[UOp]) -> list[UOp]:
+    def close(self, effects: list[UOp], opened: frozenset[UOp] = frozenset()) -> list[UOp]:
+        """Close all loops that effects are in, but for those opened around them: those that share a loop
+        share its END."""
         out: list[UOp] = []
         by_range: dict[UOp, list[UOp]] = {}
         for e in effects:
@@ -126,7 +126,14 @@ class _Expander:
             else:
                 out.append(e)
         for r, inside in by_range.items():
-            out.append(UOp(Ops.END, dtypes.void, (r, *self._close_below(inside, opened | {r}))))
+            if r in self.closed:
+                name = r.payload(p.Range).axis
+                raise OptionError(
+                    f"axis {name!r} is inside different loops for different results",
+                    "keep the axes that all results have outermost",
+                )
+            self.closed.add(r)
+            out.append(UOp(Ops.END, dtypes.void, (r, *self.close(inside, opened | {r}))))
         return out
 
     # ---- one node
@@ -369,13 +376,15 @@ class _Expander:
         return [(loops[:cut], loops[cut:]), ((), loops[:cut])]
 
     def contributions(self, node: UOp, where: Where) -> list[UOp]:
-        """The values of the body at one place, over the unrolled pieces that are reduced."""
+        """The values of the body at one place, over the unrolled pieces that are reduced, and over lanes that
+        it is the same for."""
         inner = [r for r in node.src[1:] if _kind(r) == "unroll"]
         body = node.src[0]
+        same = [r for r in node.src[1:] if _kind(r) == "vector" and r is not self.lanes_of[body]]
         out = []
         for at in product(*(range(int(r.src[0].value)) for r in inner)):
             out.append(self.get(body, {**where, **dict(zip(inner, at, strict=True))}))
-        return out
+        return out * math.prod(int(r.src[0].value) for r in same)
 
     def accumulate(
         self,
@@ -439,7 +448,7 @@ class _Expander:
             pairs = [parts[k].alu(op, parts[k + 1]) for k in range(0, len(parts) - 1, 2)]
             parts = pairs + parts[len(parts) & ~1 :]
         total = parts[0]
-        if not total.shape or not any(_kind(r) == "vector" for r in node.src[1:]):
+        if not total.shape or self.lanes_of[node.src[0]] not in node.src[1:]:
             return total
         widths = self.capabilities.widths(total.dtype)
         n = total.shape[0]

@@ -3,7 +3,7 @@
 In: a kernel after `axes.apply` and `loops.separate`. Out: the same with `thread` pieces taken from one
 flattened thread RANGE, and `group` and `item` pieces from SPECIAL nodes. A reduction over items goes through
 near memory: every item stores its part, and all read all parts (`barriers.insert` puts the barriers). A STORE
-that does not depend on an item axis is done by item 0 of it.
+that does not depend on a parallel axis is done by the first along it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ def parallelize(kernel: UOp, plan: Plan, capabilities: Capabilities) -> tuple[UO
     kinds = {
         kind: [r for r in ranges if r.payload(p.Range).kind == kind] for kind in ("thread", "group", "item")
     }
-    if kinds["thread"] and (kinds["group"] or kinds["item"]):
-        raise OptionError("a kernel has threads, or groups and items, not both")
+    wrong = ("group", "item") if capabilities.launch == "threads" else ("thread",)
+    for r in (r for kind in wrong for r in kinds[kind]):
+        raise OptionError(
+            f"axis {r.payload(p.Range).axis!r} cannot run as {r.payload(p.Range).kind!r} on this target",
+            f"it launches kernels as {capabilities.launch}",
+        )
     index: dict[UOp, UOp] = {}
     parallel = 1
     if kinds["thread"]:
@@ -55,7 +59,7 @@ def parallelize(kernel: UOp, plan: Plan, capabilities: Capabilities) -> tuple[UO
             index[r] = index[team[0]]
     if math.prod(block) > max(1, capabilities.max_items):
         raise OptionError(f"{math.prod(block)} items in a group", f"at most {capabilities.max_items}")
-    mapper = _Mapper(plan, index, teams)
+    mapper = _Mapper(plan, index, teams, [*teams, *([r] for r in (*kinds["thread"], *kinds["group"]))])
     return mapper.run(kernel), Launch(parallel, grid, block)
 
 
@@ -114,8 +118,10 @@ def _special(
 
 
 class _Mapper:
-    def __init__(self, plan: Plan, index: dict[UOp, UOp], teams: list[list[UOp]]) -> None:
-        self.plan, self.index, self.teams = plan, index, teams
+    def __init__(
+        self, plan: Plan, index: dict[UOp, UOp], teams: list[list[UOp]], axes: list[list[UOp]]
+    ) -> None:
+        self.plan, self.index, self.teams, self.axes = plan, index, teams, axes
         self.near = 0
 
     def run(self, kernel: UOp) -> UOp:
@@ -131,7 +137,7 @@ class _Mapper:
             src = tuple(done[s] for s in node.src)
             if node.op is Ops.REDUCE:
                 done[node] = self.reduce(node, src)
-            elif node.op is Ops.STORE and self.teams and not _is_near(node):
+            elif node.op is Ops.STORE and not _is_near(node):
                 done[node] = self.store(node, src)
             elif node.op is Ops.AFTER:
                 effects = tuple(s for s in src[1:] if s.op in (Ops.RANGE, Ops.END, Ops.STORE, Ops.BARRIER))
@@ -149,11 +155,12 @@ class _Mapper:
         return done[kernel]
 
     def store(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
-        """Let only item 0 of an axis store what does not depend on the axis."""
+        """Let only one item, group or thread of an axis store what does not depend on the axis."""
         gate: UOp | None = src[3] if len(src) == 4 else None
         only: UOp | None = None
-        for team in self.teams:
-            if node.ranges.isdisjoint(team):
+        over = _own_ranges(node)
+        for team in self.axes:
+            if over.isdisjoint(team):
                 first = self.index[team[0]].eq(0)
                 only = first if only is None else only & first
         value = src[2] if only is None else _read_by(only, src[2])
@@ -187,6 +194,20 @@ class _Mapper:
             self.plan.order.append(name)
         every = UOp.range(n, name, "unroll" if n <= 8 else "reduce", self.near)
         return filled.load(simplify(others * n + every)).reduce(op, every)
+
+
+def _own_ranges(store: UOp) -> frozenset[UOp]:
+    """Return the ranges that what is stored depends on, not counting those that fill near memory it is read
+    from."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    for node in store.toposort(lambda n: n.op is not Ops.AFTER):
+        if node.op in (Ops.AFTER, Ops.RANGE):
+            found[node] = node.ranges if node.op is Ops.RANGE else frozenset()
+            continue
+        found[node] = frozenset[UOp]().union(*(found[s] for s in node.src))
+        if node.op is Ops.REDUCE:
+            found[node] = found[node.src[0]].difference(node.src[1:])
+    return found[store]
 
 
 def _read_by(only: UOp, value: UOp) -> UOp:

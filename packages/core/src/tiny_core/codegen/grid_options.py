@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tiny_core.codegen.heuristic import Access, Facts, pad, run, tile
+from tiny_core.codegen.heuristic import Access, Facts, name, pad, run, tile
 from tiny_core.ir.payload import Option
 from tiny_core.render.capabilities import Capabilities
 
@@ -79,7 +79,7 @@ def _rows(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
     options: list[Option] = []
     last = max(facts.inner, key=lambda r: facts.sizes[r])
     count = min(ITEMS, capabilities.max_items)
-    over = {x for red in facts.reduces for r in red.ranges if (x := _name(r)) in facts.outer}
+    over = {x for red in facts.reduces for r in red.ranges if (x := name(r)) in facts.outer}
     inside = [x for x in facts.outer if x not in over]
     n = min(count, 1 << (facts.sizes[last].bit_length() - 1))
     if facts.sizes[last] % n:
@@ -91,14 +91,6 @@ def _rows(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
         axis = max(inside, key=lambda x: facts.sizes[x])
         options += _items(facts, axis, n)
     return tuple(options)
-
-
-def _name(r: object) -> str:
-    from tiny_core.codegen.heuristic import name
-    from tiny_core.ir.uop import UOp
-
-    assert isinstance(r, UOp)
-    return name(r)
 
 
 def _items(facts: Facts, axis: str, n: int) -> list[Option]:
@@ -114,10 +106,14 @@ def _items(facts: Facts, axis: str, n: int) -> list[Option]:
 def _elements(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
     if not facts.outer:
         return ()
-    axis = max(facts.outer, key=lambda x: facts.sizes[x])
+    # what only some stores run over is shared out between the items of a group: other groups would do the
+    # rest again
+    every = [x for x in facts.outer if all(x in (name(r) for r in s.node.ranges) for s in facts.stores)]
+    some = [x for x in facts.outer if x not in every]
+    axis = max(some or facts.outer, key=lambda x: facts.sizes[x])
     n = min(ITEMS, capabilities.max_items, 1 << max(0, facts.sizes[axis] - 1).bit_length())
     options = _items(facts, axis, n) if facts.sizes[axis] > 1 and n > 1 else []
-    if facts.sizes[axis] > n > 1:
+    if facts.sizes[axis] > n > 1 and axis in every:
         options.append(run(f"{axis}.0", "group"))
-    options += [run(x, "group") for x in facts.outer if x != axis and facts.sizes[x]]
+    options += [run(x, "group") for x in every if x != axis and facts.sizes[x]]
     return tuple(options)

@@ -112,6 +112,7 @@ def tile_of(load: UOp, plan: Plan, at: str) -> Tile:
         return kind in ("thread", "group")
 
     terms, constant = linear_form(load.src[1])
+    here = {r.payload(p.Range).axis: r for r in load.src[1].ranges if is_fixed(r)}
     fixed: dict[UOp, int] = {}
     by_unit: dict[int, dict[UOp, int]] = {}
     for atom, c in terms.items():
@@ -127,13 +128,40 @@ def tile_of(load: UOp, plan: Plan, at: str) -> Tile:
         by_unit.setdefault(unit, {})[atom] = sign * stride
     masks = _mask_forms(load.src[2]) if len(load.src) == 4 else []
     dims = [
-        _dim(unit, part, plan, is_fixed)
+        _dim(unit, part, plan, here)
         for unit, parts in sorted(by_unit.items(), reverse=True)
         for part in _apart(parts, masks)
     ]
+    owners = [name for d in dims for name in {_axis(r, plan) for r in d.terms}]
+    if any(plan.axes[name].padded > plan.axes[name].size and owners.count(name) > 1 for name in owners):
+        raise OptionError("cannot stage: a padded axis runs along two dimensions of the operand")
     base = constant + sum(d.unit * d.lo for d in dims)
     exists, used = _halves(load.src[2], dims, is_fixed) if len(load.src) == 4 else (None, None)
+    for guard in _guards(fixed, dims, plan, here):
+        exists = guard if exists is None else exists & guard
     return Tile(load, from_linear(fixed, base), dims, exists, used)
+
+
+def _guards(fixed: dict[UOp, int], dims: list[Dim], plan: Plan, here: dict[str, UOp]) -> list[UOp]:
+    """Return what keeps padded axes that lie outside the stage point within the operand."""
+    names = {_axis(r, plan) for atom in fixed for r in atom.ranges}
+    along = {_axis(r, plan) for d in dims for r in d.terms}
+    guards = []
+    for name in sorted(names):
+        axis = plan.axes[name]
+        if name in along or axis.padded <= axis.size:
+            continue
+        position = UOp.const(0)
+        for q in axis.pieces:
+            if q.name in here:
+                position = position + here[q.name] * q.stride
+        guards.append(position < axis.size)
+    return guards
+
+
+def _axis(r: UOp, plan: Plan) -> str:
+    """Return the name of the axis that a RANGE is a piece of."""
+    return plan.owner(r.payload(p.Range).axis).range.payload(p.Range).axis
 
 
 def _halves(gate: UOp, dims: list[Dim], is_fixed: Callable[[UOp], bool]) -> tuple[UOp | None, UOp | None]:
@@ -178,22 +206,19 @@ def _apart(parts: dict[UOp, int], masks: list[dict[UOp, int]]) -> list[dict[UOp,
     return list(groups.values())
 
 
-def _dim(unit: int, parts: dict[UOp, int], plan: Plan, is_fixed: Callable[[UOp], bool]) -> Dim:
+def _dim(unit: int, parts: dict[UOp, int], plan: Plan, here: dict[str, UOp]) -> Dim:
     lo = hi = 0
     signs: dict[str, int] = {}
     for r, c in parts.items():
         last = int(r.src[0].value) - 1
         lo, hi = lo + min(0, c * last), hi + max(0, c * last)
-        axis = plan.owner(r.payload(p.Range).axis)
-        piece = plan.piece(r.payload(p.Range).axis)
-        signs[axis.range.payload(p.Range).axis] = c // piece.stride
+        signs[_axis(r, plan)] = c // plan.piece(r.payload(p.Range).axis).stride
     axes = [(plan.axes[name], sign) for name, sign in signs.items()]
     outside = UOp.const(0)
     for axis, sign in axes:
         for q in axis.pieces:
-            made = UOp.range(q.size, q.name, q.kind)
-            if made not in parts and is_fixed(made):
-                outside = outside + made * (sign * q.stride)
+            if q.name in here:
+                outside = outside + here[q.name] * (sign * q.stride)
     valid = None
     if any(axis.padded > axis.size for axis, _ in axes):
         ends = [(axis.size - 1) * sign for axis, sign in axes]

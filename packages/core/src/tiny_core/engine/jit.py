@@ -15,6 +15,7 @@ replayed: whatever else Python does in the function; only tensors that it leaves
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import types
 import warnings
@@ -22,7 +23,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, ParamSpec, TypeVar, cast, final, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, final, overload
 
 from tiny_core.engine import realize as engine
 from tiny_core.engine.capture import Capture, put_together, take_apart
@@ -45,6 +46,7 @@ _MOST_KEYS: Final = 32
 _MOST_PER_KEY: Final = 4
 _MOST_ATTEMPTS: Final = 2
 _CHECKS: Final = (CHECK, JIT_CHECK)
+_jits: weakref.WeakSet[Jit[Any, Any]] = weakref.WeakSet()
 _INNER: Final = ("grad",)
 """Attributes of tensors that hold tensors."""
 
@@ -90,6 +92,7 @@ class Jit(Generic[P, R]):
         self._settings = (DEV, *(s for s in declared() if s.codegen))
         self._checks = (CHECK.value, JIT_CHECK.value)  # where no Context says otherwise
         functools.update_wrapper(self, function)
+        _jits.add(self)
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
         """A captured method: the instance is the first argument."""
@@ -133,24 +136,25 @@ class Jit(Generic[P, R]):
             if name in self._donate:
                 donated += range(start, len(leaves))
         structure = _Arguments(tuple(shapes), len(args), tuple(kwargs))
-        inputs, key = read_inputs(tensors, leaves, self._whole)
-        names = plain_values(self.function)
-        key = (structure, key, names, overrides(self._settings), Device.assigned, tensors.state())
-        known = self._known.get(key)
-        if known is None:
-            known = self._remember(key)
-        for recording in known.recordings:
-            try:
-                bound = recording.bind(self.function, leaves, inputs)
-            except Mismatch:
-                continue
-            self._known.move_to_end(key)
-            self._calls += 1
-            if every and self._calls % every == 0:
-                from tiny_core.engine.check import compare
+        with tensors.lock:
+            inputs, key = read_inputs(tensors, leaves, self._whole)
+            names = plain_values(self.function)
+            key = (structure, key, names, overrides(self._settings), Device.assigned, tensors.state())
+            known = self._known.get(key)
+            if known is None:
+                known = self._remember(key)
+            for recording in known.recordings:
+                try:
+                    bound = recording.bind(self.function, leaves, inputs)
+                except Mismatch:
+                    continue
+                self._known.move_to_end(key)
+                self._calls += 1
+                if every and self._calls % every == 0:
+                    from tiny_core.engine.check import compare
 
-                return compare(tensors, bound, lambda: self.function(*args, **kwargs))  # type: ignore[arg-type]
-            return bound.run()
+                    return compare(tensors, bound, lambda: self.function(*args, **kwargs))  # type: ignore[arg-type]
+                return bound.run()
         return self._record(tensors, known, structure, leaves, inputs, donated)
 
     def _remember(self, key: Hashable) -> _Known:
@@ -241,6 +245,15 @@ class Jit(Generic[P, R]):
         after = find([self.function, leaves], tensors.is_tensor, _INNER)
         call = Call(leaves, inputs, donated, stand_ins, reached, pending, outputs, shape, before, after)
         return capture, call, disturbed
+
+
+def _after_fork() -> None:
+    for function in list(_jits):
+        function._lock = threading.RLock()  # a thread that is not in this process may have held the old one
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
@@ -24,7 +25,13 @@ class Cell(Protocol):
 
 
 class Layer(Protocol):
-    """The tensor layer, as jit sees it. Tensors are `object` here: only the layer looks inside."""
+    """The tensor layer, as jit sees it. Tensors are `object` here: only the layer looks inside.
+
+    Attributes:
+        lock: held while nodes of cells, or memory, are read or replaced together.
+    """
+
+    lock: threading.RLock
 
     def is_tensor(self, value: object) -> bool:
         """Whether `value` is a tensor."""

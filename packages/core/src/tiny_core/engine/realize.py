@@ -59,10 +59,13 @@ def realize_nodes(roots: list[UOp], labels: Sequence[object] = ()) -> list[UOp]:
     Raises:
         CompileError, LaunchError, DeviceError, OutOfMemory.
     """
-    from tiny_core.schedule.scheduler import schedule
+    from tiny_core.schedule.scheduler import borders, schedule
 
     start = time.perf_counter()
     plan = schedule(roots, Device.DEFAULT)
+    if DEBUG.value >= 3:
+        for border in borders(roots, Device.DEFAULT):
+            say(f"border {border}")
     for node, label in zip(plan.results, labels, strict=False):
         _label(node, label)
     if plan.items:

@@ -111,8 +111,10 @@ def show_program(device: OpenDevice, kernel: UOp, program: Program, level: int) 
         say(compiled.source)
     if level >= 5:
         _show_passes(device, kernel, level)
-    if level >= 7 and not device.runtime.capabilities.interprets:
-        say(device.kit.compiler.disassemble(compiled.binary))
+    from tiny_core.engine.compile import mode_of
+
+    if level >= 7 and mode_of(device) == "binary":
+        say(device.kit.compiler.listing(compiled.binary, compiled.source))
 
 
 def _show_passes(device: OpenDevice, kernel: UOp, level: int) -> None:

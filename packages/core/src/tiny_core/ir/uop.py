@@ -9,6 +9,7 @@ the other operand's dtype and repeat a scalar over lanes.
 from __future__ import annotations
 
 import math
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -352,6 +353,11 @@ class UOp:
 
 
 _storage_ids: Iterator[int] = count(1)
+
+if hasattr(os, "register_at_fork"):  # the child has none of the other threads, which might hold the lock
+    os.register_at_fork(
+        before=UOp._lock.acquire, after_in_parent=UOp._lock.release, after_in_child=UOp._lock.release
+    )
 
 
 @lru_cache(maxsize=1 << 12)

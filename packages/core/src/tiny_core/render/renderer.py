@@ -93,6 +93,10 @@ class Compiler(ABC):
         """Return assembly text for people to read."""
         return f"; {len(binary)} bytes, and no disassembler"
 
+    def listing(self, binary: bytes, source: str) -> str:
+        """Return assembly text for people to read, of what `compile` made of `source` (in any process)."""
+        return self.disassemble(binary)
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:

@@ -7,6 +7,7 @@ rewritten roots are the key. The schedule that is kept mentions only such stand-
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -21,6 +22,15 @@ MOST = 512  # schedules kept
 
 _kept: OrderedDict[Key, Schedule] = OrderedDict()
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not in this process may have held the old one
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def cached(
@@ -82,7 +92,8 @@ def _bind(plan: Schedule, storage: dict[UOp, UOp], origin: dict[UOp, UOp]) -> Sc
         if isinstance(item, CopyItem):
             items.append(CopyItem(at(item.dest), at(item.source), item.size))
         else:
-            serves = tuple(origin[n] for n in item.serves if n in origin)
+            # what scheduling has rewritten has no node of the graph that was given; people read it as it is
+            serves = tuple(origin.get(n, n) for n in item.serves)
             items.append(
                 KernelItem(item.kernel, tuple(map(at, item.args)), item.device, item.scalars, serves)
             )

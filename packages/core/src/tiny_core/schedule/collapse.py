@@ -2,7 +2,8 @@
 
 A sum over an axis that only picks one element (one-hot masks, gathers written as comparisons) becomes that
 element; a sum of what does not depend on the axis becomes a product; a sum of the axis itself its closed
-form. Domain: integers and masks; for floats only the first, which adds nothing but zeros.
+form. Domain: integers and masks; for floats the first, which adds nothing but zeros, and the second, which
+rounds once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from tiny_core.ir.algebra import simplify
 from tiny_core.ir.ops import ELEMENTWISE, Ops
 from tiny_core.ir.payload import Reduce
 from tiny_core.ir.uop import UOp
+
+_WHOLE = {dtypes.float16: 1 << 11, dtypes.float32: 1 << 24, dtypes.float64: 1 << 53}
+"""Up to where a float dtype has every whole number."""
 
 
 def collapse(root: UOp) -> UOp:
@@ -47,9 +51,9 @@ def _close(op: Ops, value: UOp, r: UOp) -> UOp | None:
         return None
     n = int(r.src[0].value)
     if r not in value.ranges:
-        if op in (Ops.MAX, Ops.MIN):
+        if op in (Ops.MAX, Ops.MIN) or value.dtype is dtypes.bool_:
             return value
-        if op is Ops.ADD and value.dtype.is_int:
+        if op is Ops.ADD and (value.dtype.is_int or n <= _WHOLE.get(value.dtype, 0)):
             return value * n
         return None
     if op is not Ops.ADD:

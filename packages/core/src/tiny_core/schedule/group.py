@@ -140,7 +140,7 @@ def _merge(
         if kernel is None or kernel.contraction or kernel.alone:
             continue
         loops, device = kernel.loops, device_of(kernel.root)
-        # those over the same axes first, then those over rows of them, or over the rows whose elements these are
+        # those over the same axes first, then those over rows of which these are elements, or the reverse
         keys = [loops[:k] for k in range(len(loops), 0, -1)] or [loops]
         found = [t for key in keys for t in reversed(open_teams.get((key, device), []))]
         for t in found:
@@ -199,13 +199,12 @@ def _walk_rows_together(a: Kernel, b: Kernel) -> bool:
         ):
             return False
     both = [node for node in short.reads if node in long.reads and node.size > 1]
-    return any(
-        not _walks(short, node, outer).isdisjoint(_walks(long, node, outer)) for node in both
-    )
+    return any(not _walks(short, node, outer).isdisjoint(_walks(long, node, outer)) for node in both)
 
 
 def _walks(kernel: Kernel, node: UOp, outer: Index) -> set[tuple[object, ...]]:
-    """How a kernel goes over a node inside loops: the index of a row, then steps and lengths of the loops in it."""
+    """How a kernel goes over a node inside loops: the index of a row, then steps and lengths of the loops in
+    it."""
     found: set[tuple[object, ...]] = set()
     for index, gate in kernel.reads[node]:
         terms, constant = linear_form(flat_index(index, node.shape))

@@ -17,7 +17,7 @@ from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import strides
-from tiny_core.tensor.cell import Cell
+from tiny_core.tensor.cell import LOCK, Cell
 from tiny_core.tensor.elementwise import Operand, number
 from tiny_core.tensor.handle import Handle, as_tensor, canonical_device, default_device
 from tiny_core.tensor.lines import user_line
@@ -164,7 +164,8 @@ class Assignment(Reductions):
 
     def detach(self) -> Self:
         """The same array, through which no gradient flows; assignments are shared."""
-        return self._view(g.detach(self.uop))
+        base = self.uop
+        return self._view(g.detach(base), base)
 
     def to(self, device: p.Device | None) -> Self:
         """This array on another device (None: the default one); itself if it is there already. Lazy, and
@@ -196,12 +197,13 @@ class Assignment(Reductions):
 
         if self.numel() == 0:
             return memoryview(b"")
-        realize((self._cell,), default_device)
-        chain, root = g.movements(self.uop)
-        node = g.restep([s for s in chain if s.op is not Ops.DETACH], root)
-        if view(node) is None:
-            copy = Cell(node, self._cell.device, self._line)
-            copy.own(self.device)
-            realize((copy,), default_device)
-            node = copy.value
-        return read(node)
+        with LOCK:  # so that no other thread overwrites what is being read
+            realize((self._cell,), default_device)
+            chain, root = g.movements(self.uop)
+            node = g.restep([s for s in chain if s.op is not Ops.DETACH], root)
+            if view(node) is None:
+                copy = Cell(node, self._cell.device, self._line)
+                copy.own(self.device)
+                realize((copy,), default_device)
+                node = copy.value
+            return read(node)

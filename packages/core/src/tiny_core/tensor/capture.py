@@ -30,6 +30,8 @@ __all__ = ["Jit", "TensorLayer", "TinyJit", "jit"]
 class TensorLayer:
     """The tensor layer, as jit sees it; see `engine.layer.Layer` for what each method promises."""
 
+    lock = cells.LOCK
+
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, Handle)
 

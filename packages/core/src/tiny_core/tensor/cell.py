@@ -13,6 +13,7 @@ runs them.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import final
@@ -61,18 +62,23 @@ class Cell:
 
     def own(self, device: p.Device) -> None:
         """Give the cell storage, filled (lazily) with its value."""
-        if self.owner:
-            return
-        value = self.value
-        buffer = UOp.buffer(value.dtype, value.size, device)
-        view = g.reshape(buffer, value.shape)
-        self.value = g.reshape(version(buffer, view, value), value.shape)
-        self.owner, self.device = True, device
-        OWNERS[buffer] = weakref.ref(self)
-        watch(self)
+        with LOCK:
+            if self.owner:
+                return
+            value = self.value
+            buffer = UOp.buffer(value.dtype, value.size, device)
+            view = g.reshape(buffer, value.shape)
+            self.value = g.reshape(version(buffer, view, value), value.shape)
+            self.owner, self.device = True, device
+            OWNERS[buffer] = weakref.ref(self)
+            watch(self)
 
     def store(self, chain: Chain, value: UOp, device: p.Device, line: Line | None) -> None:
         """Assign `value`, of the shape of the view that `chain` describes, to that part of the array."""
+        with LOCK:
+            self._store(chain, value, device, line)
+
+    def _store(self, chain: Chain, value: UOp, device: p.Device, line: Line | None) -> None:
         self.written = line
         if self.leaf or self.param:
             if not chain:
@@ -149,6 +155,8 @@ class _Entry(weakref.ref[Cell]):
 
 LOCK = threading.RLock()
 """Held while nodes of live cells are read or replaced together."""
+if hasattr(os, "register_at_fork"):  # fork when no other thread is in the middle of that
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 _watched: dict[int, _Entry] = {}
 
 

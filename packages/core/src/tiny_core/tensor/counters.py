@@ -41,6 +41,15 @@ class Counter:
 
 
 _lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not in this process may have held the old one
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 _counters: dict[str, Counter] = {}
 _seed: list[int] = []
 

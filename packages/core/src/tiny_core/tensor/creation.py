@@ -60,6 +60,7 @@ class Creation(Indexing):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
+        """See the class."""
         line = user_line()
         to = None if dtype is None else as_dtype(dtype)
         where = canonical_device(device)

@@ -7,9 +7,11 @@ The layers are one class each, in one file each, every one a subclass of the one
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Self
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
+from typing import ParamSpec, Self, TypeVar
 
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
@@ -18,9 +20,11 @@ from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.cell import PARAMS, Cell, Chain, Step
+from tiny_core.tensor.cell import LOCK, PARAMS, Cell, Chain, Step
 from tiny_core.tensor.lines import Line, show, user_line
 
+P = ParamSpec("P")
+R = TypeVar("R")
 DTypeLike = DType | str
 
 
@@ -100,15 +104,37 @@ def as_tensor(what: str, value: object) -> Handle:
     raise DTypeError(f"{what}: {type(value).__name__} where a tensor is wanted", "make one of it: Tensor(…)")
 
 
-class Handle:
-    """One array, or a view of one."""
+def locked(method: Callable[P, R]) -> Callable[P, R]:
+    """Make a method one step to other threads: between its reading nodes of cells and its putting what it
+    built of them into a cell, nobody realizes, which would end versions that only its variables mention."""
 
-    __slots__ = ("__weakref__", "_cell", "_chain", "_line", "_node", "_seen")
+    @functools.wraps(method)
+    def step(*args: P.args, **kwargs: P.kwargs) -> R:
+        with LOCK:
+            return method(*args, **kwargs)
+
+    return step
+
+
+_FREE = frozenset({"__hash__", "sequential"})
+"""Methods that build nothing, or call functions of the user's, which may wait for other threads."""
+
+
+class Handle:
+    """One array, or a view of one. What its layers define for users is `locked`."""
+
+    __slots__ = ("__weakref__", "_cell", "_chain", "_line", "_seen")
     _cell: Cell
     _chain: Chain
     _line: Line | None
-    _node: UOp
-    _seen: UOp | None
+    _seen: tuple[UOp, UOp] | None
+    """A value of the cell, and what this shows of it: one object, so that threads see both or neither."""
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            public = not name.startswith("_") or name.startswith("__")
+            if public and name not in _FREE and isinstance(method, FunctionType):
+                setattr(cls, name, locked(method))
 
     @classmethod
     def _over(cls, cell: Cell, chain: Chain, line: Line | None) -> Self:
@@ -127,11 +153,12 @@ class Handle:
         """A new array computed by `what` from this one and others."""
         return self._from_node(node, self._common_device(what, *others))
 
-    def _view(self, node: UOp) -> Self:
-        """A handle on the same array: `node` is movements (or DETACH) over this handle's node."""
+    def _view(self, node: UOp, base: UOp) -> Self:
+        """A handle on the same array: `node` is movements (or DETACH) over `base`, which is or was this
+        handle's node (another thread may have realized it since)."""
         steps: list[Step] = []
         step = node
-        while step is not self.uop:
+        while step is not base:
             steps.append((step.op, step.arg))
             step = step.src[0]
         return self._over(self._cell, (*self._chain, *reversed(steps)), user_line())
@@ -154,13 +181,14 @@ class Handle:
     @property
     def uop(self) -> UOp:
         """The node of its current value."""
-        value = self._cell.value
-        if self._seen is not value:
-            node = value
-            for op, arg in self._chain:
-                node = UOp(op, node.dtype, (node,), arg)
-            self._node, self._seen = node, value
-        return self._node
+        value, seen = self._cell.value, self._seen
+        if seen is not None and seen[0] is value:
+            return seen[1]
+        node = value
+        for op, arg in self._chain:
+            node = UOp(op, node.dtype, (node,), arg)
+        self._seen = value, node
+        return node
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -219,6 +247,7 @@ class Handle:
         """Whether `backward` gives it a gradient."""
         return self._cell.param
 
+    @locked
     def is_param_(self, value: bool = True) -> Self:
         """Ask for a gradient in `backward` (or no longer); returns itself.
 
@@ -268,6 +297,7 @@ class Handle:
 
     # ---- dtypes -------------------------------------------------------------------------------------------
 
+    @locked
     def cast(self, dtype: DTypeLike) -> Self:
         """Convert the elements: integers wrap, floats round to nearest even, float to integer saturates (NaN
         to 0), and to bool is whether it is not 0.
@@ -284,6 +314,7 @@ class Handle:
         to = as_dtype(dtype)
         return self if to is self.dtype else self._from_node(g.cast(self.uop, to), self._cell.device)
 
+    @locked
     def bitcast(self, dtype: DTypeLike) -> Self:
         """Read the same bits as another dtype of equal width.
 

@@ -46,9 +46,10 @@ class Indexing(Assignment):
         ([6, 5, 4], [[1, 3], [4, 6]])
         """
         items = index if isinstance(index, tuple) else (index,)
-        view, tensors = self._slice(items)
+        base = self.uop
+        view, tensors = self._slice(base, items)
         if not tensors:
-            return self._view(view)
+            return self._view(view, base)
         return self._result("indexing", _pick(view, tensors), *(t for t in items if isinstance(t, Handle)))
 
     def __setitem__(self, index: Index, value: Operand | Sequence[float]) -> None:
@@ -70,13 +71,14 @@ class Indexing(Assignment):
             self._store(g.cast(chosen.uop, self.dtype), self._common_device("setitem", chosen))
             return
         items = index if isinstance(index, tuple) else (index,)
-        view, tensors = self._slice(items)
+        base = self.uop
+        view, tensors = self._slice(base, items)
         if tensors:
             raise ShapeError(
                 f"assignment at tensor indices of a tensor of shape {self.shape}",
                 "use where with a mask; a bool tensor as the only index works",
             )
-        target = self._view(view)
+        target = self._view(view, base)
         if isinstance(value, Handle):
             target._store(g.cast(value.uop, self.dtype), self._common_device("setitem", value))
         else:
@@ -96,8 +98,9 @@ class Indexing(Assignment):
 
     # ---- index lists --------------------------------------------------------------------------------------
 
-    def _slice(self, items: Sequence[Item]) -> tuple[UOp, dict[int, UOp]]:
-        """Apply what is not a tensor; return the view, and the index nodes by axis of it."""
+    def _slice(self, base: UOp, items: Sequence[Item]) -> tuple[UOp, dict[int, UOp]]:
+        """Apply what is not a tensor to this handle's node; return the view, and the index nodes by axis of
+        it."""
         used = sum(1 for i in items if i is not None and i is not Ellipsis)
         if used > self.ndim or sum(1 for i in items if i is Ellipsis) > 1:
             raise IndexOutOfRange(
@@ -133,7 +136,7 @@ class Indexing(Assignment):
                 at = _position(item, axis, self.shape)
                 bounds.append((at, at + 1))
                 steps.append(1)
-        view = g.shrink(self.uop, tuple(bounds))
+        view = g.shrink(base, tuple(bounds))
         view = g.flip(view, tuple(a for a, s in enumerate(steps) if s < 0))
         for axis, step in enumerate(steps):
             if abs(step) > 1:

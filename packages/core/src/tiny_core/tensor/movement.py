@@ -20,6 +20,7 @@ from tiny_core.tensor import graph as g
 from tiny_core.tensor import strides
 from tiny_core.tensor.elementwise import number
 from tiny_core.tensor.handle import Handle, as_int, as_tensor, promote
+from tiny_core.tensor.lines import user_line
 from tiny_core.tensor.maths import Maths
 
 Pair = tuple[int, int]
@@ -69,13 +70,14 @@ class Movement(Maths):
         [[0, 1, 2], [3, 4, 5]]
         """
         new = self._resolve("reshape", dims_of(shape))
-        node = g.reshape(self.uop, new)
-        if node is self.uop:
-            return self._view(node)
+        base = self.uop
+        node = g.reshape(base, new)
+        if node is base:
+            return self._view(node, base)
         have = strides.of_view(self._cell.value.shape, self._chain)
         if have is None or strides.reshaped(self.shape, have, new) is None:
             return self._from_node(node, self._cell.device)
-        return self._view(node)
+        return self._view(node, base)
 
     view = reshape
 
@@ -124,7 +126,7 @@ class Movement(Maths):
         if dim is None:
             return self.reshape(tuple(n for n in self.shape if n != 1))
         if not self.shape and dim in (0, -1):
-            return self._view(self.uop)
+            return self._over(self._cell, self._chain, user_line())
         axis = self._axis("squeeze", dim)
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if i != axis or n != 1))
 
@@ -155,7 +157,8 @@ class Movement(Maths):
                 f"expand: {self.shape} does not expand to {dims}",
                 "an axis must be 1 or keep its size; new axes lead",
             )
-        return self._view(g.expand(self.uop, new))
+        base = self.uop
+        return self._view(g.expand(base, new), base)
 
     def permute(self, *order: int | Sequence[int]) -> Self:
         """Axes in another order: axis i of the result is axis order[i]. A view.
@@ -171,7 +174,8 @@ class Movement(Maths):
             raise ShapeError(
                 f"permute: order {axes} for shape {self.shape}", f"name each of the {self.ndim} axes once"
             )
-        return self._view(g.permute(self.uop, axes))
+        base = self.uop
+        return self._view(g.permute(base, axes), base)
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """Swap two axes. A view; raises ShapeError for an axis that is not there."""
@@ -214,7 +218,8 @@ class Movement(Maths):
             raise ShapeError(
                 f"shrink: {given} of shape {self.shape}", "one (begin, end) within bounds for each axis"
             )
-        return self._view(g.shrink(self.uop, pairs))
+        base = self.uop
+        return self._view(g.shrink(base, pairs), base)
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Parts along `dim`: of `sizes` each (the last may be shorter), or of these sizes. Views.

@@ -16,6 +16,7 @@ from tiny_core.ir.uop import UOp
 from tiny_core.settings import TRAINING
 from tiny_core.tensor import counters
 from tiny_core.tensor import graph as g
+from tiny_core.tensor.cell import LOCK
 from tiny_core.tensor.creation import Creation
 from tiny_core.tensor.elementwise import number
 from tiny_core.tensor.handle import DTypeLike, as_dtype, as_int, canonical_device, default_device
@@ -68,6 +69,8 @@ class Random(Creation):
 
     @classmethod
     def _drawn(cls, shape: tuple[Dims, ...], device: p.Device | None) -> tuple[UOp, str]:
+        """Random bits and the device they are drawn on. The caller holds LOCK until they are in a cell: only
+        then are they computed before the device's counter goes on."""
         where = canonical_device(device) or default_device()
         if not isinstance(where, str):
             raise DeviceError(f"random numbers on devices {where}", "draw on one device, then move")
@@ -84,8 +87,9 @@ class Random(Creation):
     @classmethod
     def random_bits(cls, *shape: Dims, device: p.Device | None = None) -> Self:
         """uint32 with every bit random."""
-        bits, where = cls._drawn(shape, device)
-        return cls._random(_low(bits), where, None)
+        with LOCK:
+            bits, where = cls._drawn(shape, device)
+            return cls._random(_low(bits), where, None)
 
     @classmethod
     def rand(
@@ -109,8 +113,10 @@ class Random(Creation):
         (2, 3)
         """
         to = _float("rand", dtype)
-        bits, where = cls._drawn(shape, device)
-        return cls._random(_fraction(bits if to is dtypes.float64 else _low(bits), to), where, requires_grad)
+        with LOCK:
+            bits, where = cls._drawn(shape, device)
+            node = _fraction(bits if to is dtypes.float64 else _low(bits), to)
+            return cls._random(node, where, requires_grad)
 
     @classmethod
     def randn(
@@ -119,12 +125,13 @@ class Random(Creation):
     ) -> Self:  # fmt: skip
         """Normal with mean 0 and standard deviation 1 (Box and Muller, 1958); arguments as `rand`."""
         to = _float("randn", dtype)
-        bits, where = cls._drawn(shape, device)
         compute = to if to is dtypes.float64 else dtypes.float32
-        u, v = (
-            cls._from_node(_fraction(half(bits), dtypes.float32), where).cast(compute)
-            for half in (_low, _high)
-        )
+        with LOCK:
+            bits, where = cls._drawn(shape, device)
+            u, v = [
+                cls._from_node(_fraction(half(bits), dtypes.float32), where).cast(compute)
+                for half in (_low, _high)
+            ]
         value = ((1 - u).log() * -2).sqrt() * (v * (2 * math.pi)).cos()
         return cls._random(g.cast(value.uop, to), where, requires_grad)
 
@@ -148,16 +155,19 @@ class Random(Creation):
             raise ShapeError(f"randint from {low} to {high}", "high must exceed low, by at most 2**32")
         if low < to.min or high - 1 > to.max:
             raise DTypeError(f"randint from {low} to {high} of {to.name}", f"it holds {to.min} … {to.max}")
-        bits, where = cls._drawn(shape, device)
-        wide = g.cast(_low(bits), dtypes.uint64)
-        scaled = g.scalar_op(Ops.SHR, g.scalar_op(Ops.MUL, wide, high - low), 32)
-        return cls._random(g.scalar_op(Ops.ADD, g.cast(scaled, to), low), where, None)
+        with LOCK:
+            bits, where = cls._drawn(shape, device)
+            wide = g.cast(_low(bits), dtypes.uint64)
+            scaled = g.scalar_op(Ops.SHR, g.scalar_op(Ops.MUL, wide, high - low), 32)
+            return cls._random(g.scalar_op(Ops.ADD, g.cast(scaled, to), low), where, None)
 
     @classmethod
     def randperm(cls, n: int, *, dtype: DTypeLike | None = None, device: p.Device | None = None) -> Self:
         """The numbers 0 … n-1 (int32) in random order. The order is made on the host, so it is not lazy."""
-        bits, where = cls._drawn((n,), device)
-        keys = memoryview(cls._from_node(bits, where)._contents(engine().read_host)).cast("B").cast("Q")
+        with LOCK:
+            bits, where = cls._drawn((n,), device)
+            drawn = cls._from_node(bits, where)
+        keys = memoryview(drawn._contents(engine().read_host)).cast("B").cast("Q")
         import numpy as np
 
         order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable").astype(np.int32)

@@ -18,6 +18,7 @@ from tiny_core.codegen.decompose import convert, integer, narrow, power, threefr
 from tiny_core.dtypes import DType
 from tiny_core.errors import RenderError
 from tiny_core.ir.ops import ELEMENTWISE, Ops
+from tiny_core.ir.rewrite import record, tracing
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
 
@@ -131,6 +132,10 @@ def _expand(node: UOp, target: Capabilities) -> UOp:
     for rule in _RULES.get(node.op, ()):
         result = rule(node, target)
         if result is not None and result is not node:
+            if tracing():
+                code = rule.__code__
+                where = f"{code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+                record(f"decompose {node.op.value}", where, node, result)
             return result
     dtype = operand_dtype(node)
     to = f" to {node.dtype.name}" if node.op is Ops.CAST else ""

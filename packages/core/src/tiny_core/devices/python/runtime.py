@@ -117,6 +117,9 @@ class PythonRuntime(Runtime):
             ]
             run_kernel(program.kernel, signature, regions, scalars, grid, self.check)
 
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+
     def close(self) -> None:
         from tiny_core.devices.python.memory import Heap
 
