@@ -40,11 +40,20 @@ class Axis:
 
 @dataclass(slots=True)
 class Plan:
-    """All axes by name, the nesting order of the pieces, and the operands to stage."""
+    """All axes by name, the nesting order of the pieces, and the operands to stage.
+
+    Args:
+        axes: by name.
+        order: names of the pieces, outermost first.
+        stages: the options that stage operands, and
+        staged: the LOAD that each of them names, as `apply` leaves it.
+        grouped: pieces that items share.
+    """
 
     axes: dict[str, Axis]
     order: list[str]
     stages: list[Option] = field(default_factory=list)
+    staged: list[UOp] = field(default_factory=list)
     grouped: set[str] = field(default_factory=set)
 
     def piece(self, name: str) -> Piece:
@@ -162,10 +171,15 @@ def _stage(plan: Plan, option: Option) -> None:
 _APPLY = {"tile": _tile, "map": _map, "order": _order, "pad": _pad, "group": _group, "stage": _stage}
 
 
-def load_of(kernel: UOp, slot: int, access: int) -> UOp | None:
-    """Return the `access`-th LOAD of PARAM `slot`, or None."""
+def load_of(kernel: UOp, slot: int, access: int) -> UOp:
+    """Return the `access`-th LOAD of PARAM `slot`; raises OptionError."""
     loads = (n for n in kernel.toposort() if n.op is Ops.LOAD and n.src[0].op is Ops.PARAM)
-    return next(islice((n for n in loads if n.src[0].payload(p.Param).slot == slot), access, None), None)
+    load = next(islice((n for n in loads if n.src[0].payload(p.Param).slot == slot), access, None), None)
+    if load is None:
+        raise OptionError(f"no load number {access} of operand {slot}")
+    if load.src[0].payload(p.Param).access != "r":
+        raise OptionError(f"cannot stage operand {slot}: the kernel also writes it")
+    return load
 
 
 def apply(kernel: UOp, plan: Plan) -> UOp:
@@ -194,8 +208,11 @@ def apply(kernel: UOp, plan: Plan) -> UOp:
                 q.kind == "vector" for q in axis.pieces
             ):
                 clamped[axis.range] = index[axis.range].minimum(axis.size - 1)
-    staged = {load for o in plan.stages if (load := load_of(kernel, o.slot, o.access)) is not None}
-    return _Rewrite(index, guards, clamped, pieces, staged).run(kernel)
+    staged = [load_of(kernel, o.slot, o.access) for o in plan.stages]
+    rewrite = _Rewrite(index, guards, clamped, pieces, frozenset(staged))
+    result = rewrite.run(kernel)
+    plan.staged = [rewrite.done[load] for load in staged]
+    return result
 
 
 @dataclass(slots=True)
@@ -204,10 +221,11 @@ class _Rewrite:
     guards: dict[UOp, UOp]
     clamped: dict[UOp, UOp]
     pieces: dict[UOp, tuple[UOp, ...]]
-    staged: set[UOp]
+    staged: frozenset[UOp]
+    done: dict[UOp, UOp] = field(default_factory=dict)
 
     def run(self, kernel: UOp) -> UOp:
-        done: dict[UOp, UOp] = {}
+        done = self.done
         order = kernel.toposort()
         for node in order:
             if node.op is Ops.RANGE:

@@ -52,23 +52,25 @@ def parallelize(kernel: UOp, plan: Plan, capabilities: Capabilities) -> tuple[UO
             plan.order.insert(0, THREAD)
         index |= _unflatten(whole, kinds["thread"])
     grid = _special("group", kinds["group"], capabilities.max_grid, index)
-    teams = _teams(kernel, kinds["item"])
+    own = _own_ranges(kernel) if kinds["thread"] or kinds["group"] or kinds["item"] else {}
+    teams = _teams(own, kinds["item"])
     block = _special("item", [team[0] for team in teams], capabilities.max_block, index)
     for team in teams:
         for r in team:
             index[r] = index[team[0]]
     if math.prod(block) > max(1, capabilities.max_items):
         raise OptionError(f"{math.prod(block)} items in a group", f"at most {capabilities.max_items}")
-    mapper = _Mapper(plan, index, teams, [*teams, *([r] for r in (*kinds["thread"], *kinds["group"]))])
+    alone = [[r] for r in (*kinds["thread"], *kinds["group"])]
+    mapper = _Mapper(plan, index, teams, alone, own)
     return mapper.run(kernel), Launch(parallel, grid, block)
 
 
-def _teams(kernel: UOp, items: list[UOp]) -> list[list[UOp]]:
+def _teams(own: dict[UOp, frozenset[UOp]], items: list[UOp]) -> list[list[UOp]]:
     """Sort item RANGEs into dimensions of the group. Two of one length share a dimension if nothing depends
     on both: what a row's items reduce first, they map over next."""
     together: set[tuple[UOp, UOp]] = set()
-    for n in kernel.toposort():
-        here = [r for r in n.ranges if r in items]
+    for over in set(own.values()):
+        here = [r for r in items if r in over]
         together.update((a, b) for a in here for b in here if a is not b)
     teams: list[list[UOp]] = []
     for r in items:
@@ -119,9 +121,14 @@ def _special(
 
 class _Mapper:
     def __init__(
-        self, plan: Plan, index: dict[UOp, UOp], teams: list[list[UOp]], axes: list[list[UOp]]
+        self,
+        plan: Plan,
+        index: dict[UOp, UOp],
+        teams: list[list[UOp]],
+        alone: list[list[UOp]],
+        own: dict[UOp, frozenset[UOp]],
     ) -> None:
-        self.plan, self.index, self.teams, self.axes = plan, index, teams, axes
+        self.plan, self.index, self.teams, self.alone, self.own = plan, index, teams, alone, own
         self.near = 0
 
     def run(self, kernel: UOp) -> UOp:
@@ -137,7 +144,7 @@ class _Mapper:
             src = tuple(done[s] for s in node.src)
             if node.op is Ops.REDUCE:
                 done[node] = self.reduce(node, src)
-            elif node.op is Ops.STORE and not _is_near(node):
+            elif node.op is Ops.STORE:
                 done[node] = self.store(node, src)
             elif node.op is Ops.AFTER:
                 effects = tuple(s for s in src[1:] if s.op in (Ops.RANGE, Ops.END, Ops.STORE, Ops.BARRIER))
@@ -158,9 +165,9 @@ class _Mapper:
         """Let only one item, group or thread of an axis store what does not depend on the axis."""
         gate: UOp | None = src[3] if len(src) == 4 else None
         only: UOp | None = None
-        over = _own_ranges(node)
-        for team in self.axes:
-            if over.isdisjoint(team):
+        # near memory is that of a group, so every group fills its own
+        for team in self.teams if _is_near(node) else (*self.teams, *self.alone):
+            if self.own[node].isdisjoint(team):
                 first = self.index[team[0]].eq(0)
                 only = first if only is None else only & first
         value = src[2] if only is None else _read_by(only, src[2])
@@ -196,18 +203,20 @@ class _Mapper:
         return filled.load(simplify(others * n + every)).reduce(op, every)
 
 
-def _own_ranges(store: UOp) -> frozenset[UOp]:
-    """Return the ranges that what is stored depends on, not counting those that fill near memory it is read
+def _own_ranges(root: UOp) -> dict[UOp, frozenset[UOp]]:
+    """Return the ranges that each node depends on, not counting those that fill near memory it is read
     from."""
     found: dict[UOp, frozenset[UOp]] = {}
-    for node in store.toposort(lambda n: n.op is not Ops.AFTER):
-        if node.op in (Ops.AFTER, Ops.RANGE):
-            found[node] = node.ranges if node.op is Ops.RANGE else frozenset()
-            continue
-        found[node] = frozenset[UOp]().union(*(found[s] for s in node.src))
-        if node.op is Ops.REDUCE:
+    for node in root.toposort():
+        if node.op is Ops.RANGE:
+            found[node] = node.ranges
+        elif node.op is Ops.AFTER:
+            found[node] = found[node.src[0]]
+        elif node.op is Ops.REDUCE:
             found[node] = found[node.src[0]].difference(node.src[1:])
-    return found[store]
+        else:
+            found[node] = frozenset[UOp]().union(*(found[s] for s in node.src))
+    return found
 
 
 def _read_by(only: UOp, value: UOp) -> UOp:

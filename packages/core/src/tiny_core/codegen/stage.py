@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tiny_core import dtypes
-from tiny_core.codegen.axes import Plan, load_of
+from tiny_core.codegen.axes import Plan
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
@@ -81,24 +81,34 @@ def stage(kernel: UOp, plan: Plan, capabilities: Capabilities) -> UOp:
     Raises:
         OptionError: the operand does not exist, its index has no linear form, or its tile does not fit.
     """
-    for number, option in enumerate(plan.stages):
-        load = find_load(kernel, option.slot, option.access)
-        tile = tile_of(load, plan, option.axis)
-        space = capabilities.space(option.space)
-        nbytes = tile.size * load.dtype.itemsize
-        if space is None or (space.bytes and nbytes > space.bytes):
-            have = f"{space.bytes} bytes" if space else "no such space"
-            raise OptionError(f"staging {nbytes} bytes of operand {option.slot} in {option.space!r}: {have}")
-        kernel = kernel.substitute({load: _staged(tile, plan, option, number, capabilities)})
+    number = 0
+    for option, named in zip(plan.stages, plan.staged, strict=True):
+        # a load that is reduced more than once has a copy in each loop
+        loads = [n for n in kernel.toposort() if n.op is Ops.LOAD and _original(n) is named]
+        if not loads:
+            raise OptionError(f"operand {option.slot}, load {option.access}, is staged already")
+        for load in loads:
+            tile = tile_of(load, plan, option.axis)
+            space = capabilities.space(option.space)
+            nbytes = tile.size * load.dtype.itemsize
+            if space is None or (space.bytes and nbytes > space.bytes):
+                have = f"{space.bytes} bytes" if space else "no such space"
+                raise OptionError(
+                    f"staging {nbytes} bytes of operand {option.slot} in {option.space!r}: {have}"
+                )
+            kernel = kernel.substitute({load: _staged(tile, plan, option, number, capabilities)})
+            number += 1
     return kernel
 
 
-def find_load(kernel: UOp, slot: int, access: int) -> UOp:
-    """Return the `access`-th LOAD of PARAM `slot`; raises OptionError."""
-    load = load_of(kernel, slot, access)
-    if load is None:
-        raise OptionError(f"no load number {access} of operand {slot}")
-    return load
+def _original(load: UOp) -> UOp:
+    """Return a LOAD as it was before `loops.separate`."""
+    first: dict[UOp, UOp] = {}
+    for r in load.ranges:
+        arg = r.payload(p.Range)
+        if arg.instance:
+            first[r] = UOp(Ops.RANGE, r.dtype, r.src, p.Range(arg.axis, arg.kind))
+    return load.substitute(first)
 
 
 def tile_of(load: UOp, plan: Plan, at: str) -> Tile:
@@ -315,18 +325,21 @@ def _spread_over_items(
 ) -> tuple[list[UOp], list[UOp], UOp | None]:
     """Copy with all items of the group, neighbours taking neighbouring elements of the operand."""
     items: list[UOp] = []
+    mine = {r.payload(p.Range).axis: r for r in load.ranges}
     for axis in plan.axes.values():
-        items += [UOp.range(q.size, q.name, q.kind) for q in axis.pieces if q.kind == "item"]
-    mine, count = UOp.const(0), 1
+        items += [
+            mine.get(q.name, UOp.range(q.size, q.name, q.kind)) for q in axis.pieces if q.kind == "item"
+        ]
+    item, count = UOp.const(0), 1
     for r in reversed(items):
-        mine, count = mine + r * count, count * int(r.src[0].value)
+        item, count = item + r * count, count * int(r.src[0].value)
     total = math.prod(d.extent for d in dims)
     steps = -(-total // count)
     loops: list[UOp] = []
     if steps > 1:
         loops.append(UOp.range(steps, f"s{number}"))
         plan.order.append(f"s{number}")
-    flat = simplify(loops[0] * count + mine if loops else mine)
+    flat = simplify(loops[0] * count + item if loops else item)
     inside = None if total % count == 0 else simplify(flat < total)
     # the operand's own order, so that neighbouring items read neighbouring addresses
     order = sorted(range(len(dims)), key=lambda k: -dims[k].unit)
