@@ -161,7 +161,10 @@ class Handle:
         while step is not base:
             steps.append((step.op, step.arg))
             step = step.src[0]
-        return self._over(self._cell, (*self._chain, *reversed(steps)), user_line())
+        made = self._over(self._cell, (*self._chain, *reversed(steps)), user_line())
+        if self._seen is not None and self._seen[1] is base:
+            made._seen = self._seen[0], node  # so that a long chain of views is not built again for each
+        return made
 
     def _common_device(self, what: str, *others: Handle) -> p.Device | None:
         device = self._cell.device
