@@ -66,6 +66,30 @@ def test_ctrl_c_stops_it_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@needs_data
+@pytest.mark.parametrize("said", ["images, on CPU", "epoch ", "test accuracy "])
+def test_ctrl_c_at_any_time_leaves_whole_files_or_none(tmp_path: Path, said: str) -> None:
+    """While the first step is compiled by workers, before the test, and while results are written."""
+    out = tmp_path / "out"
+    cache = {"TINY_CACHE_DIR": str(tmp_path / "cache")}
+    with start(out, "--limit", "64", "--batch", "64", "--data", FASHION_MNIST_PACKAGE, **cache) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert any(said in line for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (130, "demo: stopped; nothing half-written is left\n")
+    left = {p.name for p in out.iterdir()} if out.exists() else set[str]()
+    assert left <= {"fashion.safetensors", "fashion.png"}
+    if said != "test accuracy ":
+        assert not left
+    if "fashion.safetensors" in left:
+        assert safetensors.numpy.load_file(out / "fashion.safetensors")
+    if "fashion.png" in left:
+        assert (out / "fashion.png").read_bytes().endswith(b"IEND\xaeB`\x82")
+    aside = [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and len(p.name) != 64]
+    assert not aside, "nor in the cache"
+
+
 @pytest.mark.parametrize(
     ("device", "message"),
     [

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import islice
 
+from tiny_core.codegen.opaque import simplify_around
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
@@ -267,14 +268,14 @@ class _Rewrite:
             own = node.src[2].substitute({**self.index, **clamped}) if len(node.src) == 4 else None
         else:
             at, own = done[node.src[1]], done[node.src[2]] if len(node.src) == 4 else None
-        at = simplify(at)
+        at = simplify_around(at)
         if own is not None:
             gate = own if gate is None else gate & own
         if gate is None:
             return UOp(Ops.LOAD, node.dtype, (done[node.src[0]], at), node.arg)
         alt = done[node.src[3]] if len(node.src) == 4 else UOp.const(0, node.dtype)
         if node not in self.staged:  # staging wants to see what a mask compares
-            gate = simplify(gate)
+            gate = simplify_around(gate)
         return UOp(Ops.LOAD, node.dtype, (done[node.src[0]], at, gate, alt), node.arg)
 
     def store(self, node: UOp, done: dict[UOp, UOp]) -> UOp:
@@ -282,7 +283,8 @@ class _Rewrite:
         gate = self.gate(node.ranges, {})
         if own:
             gate = own[0] if gate is None else gate & own[0]
-        src = (buf, simplify(at), value) if gate is None else (buf, simplify(at), value, simplify(gate))
+        at = simplify_around(at)
+        src = (buf, at, value) if gate is None else (buf, at, value, simplify_around(gate))
         return node.replace(src)
 
     def reduce(self, node: UOp, done: dict[UOp, UOp]) -> UOp:

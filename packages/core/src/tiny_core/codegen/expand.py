@@ -14,11 +14,11 @@ from itertools import product
 
 from tiny_core import dtypes
 from tiny_core.codegen.axes import Plan, identity
+from tiny_core.codegen.opaque import data_in, simplify_with
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import from_linear, linear_form
-from tiny_core.ir.interval import bounds
 from tiny_core.ir.ops import ELEMENTWISE, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
@@ -26,7 +26,6 @@ from tiny_core.render.capabilities import Capabilities
 Where = dict[UOp, int]
 Values = dict[tuple[int, ...], UOp]
 MAX_COPIES = 1 << 12  # copies of one node that unrolling may make
-_DATA = frozenset({Ops.LOAD, Ops.REDUCE})
 LONG = 512  # iterations from which a sum is made of sums
 CHAINS = 8  # independent accumulators wanted, to hide the latency of an addition
 
@@ -260,8 +259,7 @@ class _Expander:
         """Return the loaded and reduced values that an index depends on."""
         found = self.data_of.get(index)
         if found is None:
-            below = index.toposort(lambda n: n.op not in _DATA)
-            found = self.data_of[index] = [n for n in below if n.op in _DATA]
+            found = self.data_of[index] = data_in(index)
         return found
 
     def at_lane(self, index: UOp, step: int | None, lane: int, where: Where) -> UOp:
@@ -270,19 +268,13 @@ class _Expander:
         return simplify(index + step * lane) if lane else index
 
     def settle(self, index: UOp, where: Where, lane: int) -> UOp:
-        """Return an index at a lane of a copy. Data in it are not looked into: the loops they come out of are
-        made once, and simplifying a use of them would make others."""
+        """Return an index at a lane of a copy."""
         known = {
             r: UOp.const(where[r] if _kind(r) == "unroll" else lane, r.dtype)
             for r in index.ranges
             if _kind(r) in ("unroll", "vector")
         }
-        back: dict[UOp, UOp] = {}
-        for k, n in enumerate(self.data(index)):
-            low, high = bounds(n)
-            known[n] = UOp(Ops.VARIABLE, n.dtype, (), p.Variable(f"data{k}", low, high))
-            back[known[n]] = lane_of(self.get(n, where), lane)
-        return simplify(index.substitute(known)).substitute(back)
+        return simplify_with(index, self.data(index), known, lambda n: lane_of(self.get(n, where), lane))
 
     def load(self, node: UOp, where: Where) -> UOp:
         buf = self.get(node.src[0], where)

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from tiny_core.codegen.axes import Plan
+from tiny_core.codegen.opaque import simplify_around
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
@@ -156,7 +157,7 @@ class _Mapper:
                 new = node if src == node.src else node.replace(src)
                 if new is not node and new.op in (Ops.LOAD, Ops.STORE):
                     fixed = list(new.src)
-                    fixed[1] = simplify(fixed[1])
+                    fixed[1] = simplify_around(fixed[1])
                     new = new.replace(tuple(fixed))
                 done[node] = new
         return done[kernel]
@@ -172,8 +173,8 @@ class _Mapper:
                 only = first if only is None else only & first
         value = src[2] if only is None else _read_by(only, src[2])
         gate = only if gate is None else gate if only is None else gate & only
-        fixed = (src[0], simplify(src[1]), value)
-        return node.replace(fixed if gate is None else (*fixed, simplify(gate)))
+        fixed = (src[0], simplify_around(src[1]), value)
+        return node.replace(fixed if gate is None else (*fixed, simplify_around(gate)))
 
     def reduce(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
         items = [r for r in node.src[1:] if r.payload(p.Range).kind == "item"]
@@ -229,7 +230,7 @@ def _read_by(only: UOp, value: UOp) -> UOp:
         buf = node.src[0] if node.op is Ops.LOAD else node
         if node.op is Ops.LOAD and buf.op is Ops.PARAM and buf.payload(p.Param).access != "r":
             gate = only & new.src[2] if len(new.src) == 4 else only
-            new = new.replace((*new.src[:2], simplify(gate), UOp.const(0, node.dtype)))
+            new = new.replace((*new.src[:2], simplify_around(gate), UOp.const(0, node.dtype)))
         done[node] = new
     return done[value]
 

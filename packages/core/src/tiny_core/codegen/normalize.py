@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tiny_core.codegen.axes import kernel_axes
+from tiny_core.codegen.opaque import simplify_around
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import linear_form
@@ -142,9 +143,9 @@ def _with_axes(kernel: UOp, index: dict[UOp, UOp], pieces: dict[UOp, list[UOp]])
         new = node if src == node.src else node.replace(src)
         if new is not node and new.op in (Ops.LOAD, Ops.STORE):
             fixed = list(new.src)
-            fixed[1] = simplify(fixed[1])
+            fixed[1] = simplify_around(fixed[1])
             if new.op is Ops.LOAD and len(fixed) == 4:
-                fixed[2] = simplify(fixed[2])
+                fixed[2] = simplify_around(fixed[2])
             new = new.replace(tuple(fixed))
         done[node] = new
     return done[kernel]

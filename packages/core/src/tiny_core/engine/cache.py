@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, final
 
-from tiny_core.engine.codec import Json, compiled_from_parts, compiled_to_parts, read_frame, write_frame
+from tiny_core.engine.codec import compiled_from_parts, compiled_to_parts, read_frame, write_frame
 from tiny_core.render.renderer import Compiled
 from tiny_core.settings import CACHE, CACHE_DIR, CACHE_MB
 
@@ -157,11 +157,20 @@ class KernelCache:
             opened = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except OSError:
             return None
-        with open(opened, "rb") as file:
+        try:
             if not self._usable(create=False):
                 return None
-            data = file.read()
-            age = time.time() - os.fstat(file.fileno()).st_mtime
+            state = os.fstat(opened)
+            if not stat.S_ISREG(state.st_mode):
+                return None
+            with open(opened, "rb", closefd=False) as file:
+                data = file.read()
+        except OSError as error:
+            self._refuse(f"cannot be read: {error}")
+            return None
+        finally:
+            os.close(opened)
+        age = time.time() - state.st_mtime
         found = _unpack(data)
         if found is None:
             with self._lock:
@@ -238,14 +247,11 @@ def _unpack(data: bytes) -> Compiled | None:
     body = data[_HEAD.size :]
     if magic != _MAGIC or length != len(body) or hashlib.sha256(body).digest() != digest:
         return None
-    frame = read_frame(io.BytesIO(body))
-    if frame is None:
-        return None
-    meta: Json = frame[0]
     try:
-        return compiled_from_parts(meta, frame[1])
-    except (KeyError, TypeError, ValueError):
-        return None
+        frame = read_frame(io.BytesIO(body))
+        return None if frame is None else compiled_from_parts(*frame)
+    except (KeyError, TypeError, ValueError, struct.error):
+        return None  # another version's
 
 
 def _remove(path: str) -> None:

@@ -19,7 +19,7 @@ from typing import Final, final
 from tiny_core.engine.build import Mode, build
 from tiny_core.engine.cache import kernel_cache
 from tiny_core.engine.fingerprint import core_digest, package_digest
-from tiny_core.errors import DeviceError, TinyError
+from tiny_core.errors import CompileError, DeviceError, TinyError
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
@@ -172,6 +172,11 @@ def _build_all(
                 done[i] = build(kernels[i], device.renderer, mode)
             except TinyError as error:
                 done[i] = error
+            except Exception as error:  # a plugin's own mistake, said as a worker would say it
+                what = f"{type(error).__name__}: {error}"
+                failed = CompileError(f"compiling kernel {_name(kernels[i])} raised {what}", source=texts[i])
+                failed.__cause__ = error
+                done[i] = failed
         stats.here += len(numbers)
     spent = time.perf_counter() - start
     stats.seconds += spent

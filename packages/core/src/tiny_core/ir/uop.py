@@ -47,12 +47,13 @@ class UOp:
         shape: tensor stage: the array's shape; later: () for a scalar, (n,) for n lanes; (size,) for memory.
     """
 
-    __slots__ = ("__weakref__", "_ranges", "arg", "dtype", "op", "shape", "src")
+    __slots__ = ("__weakref__", "_base", "_ranges", "arg", "dtype", "op", "shape", "src")
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: p.Payload | None
     shape: tuple[int, ...]
+    _base: UOp
     _ranges: frozenset[UOp] | None
 
     _table: ClassVar[dict[Key, _Entry]] = {}
@@ -119,10 +120,15 @@ class UOp:
     @property
     def base(self) -> UOp:
         """The PARAM or BUFFER below any AFTER."""
-        node = self
-        while node.op is Ops.AFTER:
-            node = node.src[0]
-        return node
+        if self.op is not Ops.AFTER:
+            return self
+        known: UOp | None = getattr(self, "_base", None)
+        if known is None:  # remembered, as chains of assignments can be long
+            node = self.src[0]
+            while node.op is Ops.AFTER:
+                node = getattr(node, "_base", None) or node.src[0]
+            self._base = known = node
+        return known
 
     # ---- graph
 

@@ -35,13 +35,15 @@ class Kernel:
         root: the node it stores.
         ranges: its output axes; index 0 where an axis has length 1.
         reads: stored values that it reads, with the indices and masks of each.
-        contraction: whether it runs one.
+        reduces: whether it runs reductions, and
+        contraction: whether one of them is a contraction.
         alone: whether it must not share a kernel with others.
     """
 
     root: UOp
     ranges: Index
     reads: dict[UOp, set[tuple[Index, UOp | None]]] = field(default_factory=dict)
+    reduces: bool = False
     contraction: bool = False
     alone: bool = False
 
@@ -211,6 +213,7 @@ class _Fuser:
             moved, exists = source_index(node, index)
             self.visit(node.src[0], kernel, moved, both(gate, exists), context)
         elif node.op is Ops.REDUCE:
+            self.kernels[kernel].reduces = True
             if reductions.is_contraction(node):
                 self.kernels[kernel].contraction = True
             reduced, ranges = reduce_ranges(node, index, gate)

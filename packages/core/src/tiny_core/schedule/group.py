@@ -182,7 +182,7 @@ def _may_join(graph: _Graph, together: list[int], v: int, after: list[int], befo
                 shared = True
             if writer.root.op is Ops.AFTER and not _reads_in_step(reader, writer):
                 return False
-    return shared
+    return shared and not _overtaken([kernel, *(k for t in together if (k := graph.kernels[t]) is not None)])
 
 
 def _walk_rows_together(a: Kernel, b: Kernel) -> bool:
@@ -237,6 +237,31 @@ def _reads_in_step(reader: Kernel, writer: Kernel) -> bool:
         if any(gate is not None or flat_index(index, node.shape) is not at for index, gate in sites):
             return False
     return reader.root.op is not Ops.AFTER or reader.root.base is not target
+
+
+def _overtaken(kernels: list[Kernel]) -> bool:
+    """Whether a reduction reads what an assignment beside it overwrites: many items reduce, one of them
+    stores, and that one need not wait for the others unless its value comes of the reduction."""
+    by_root = {k.root: k for k in kernels}
+    for writer in kernels:
+        if writer.root.op is not Ops.AFTER:
+            continue
+        target, waits = writer.root.base, _below(writer, by_root)
+        for k in kernels:
+            if not k.reduces or k in waits:
+                continue
+            read = {n for other in _below(k, by_root) for n in other.reads}
+            if any(n.base is target and n is not writer.root and n.op is not Ops.COPY for n in read):
+                return True
+    return False
+
+
+def _below(kernel: Kernel, by_root: dict[UOp, Kernel]) -> list[Kernel]:
+    """Return a kernel and those of its group whose results it uses, directly or not."""
+    found = [kernel]
+    for k in found:
+        found += [by_root[n] for n in k.reads if n in by_root and by_root[n] not in found]
+    return found
 
 
 def _join(

@@ -22,19 +22,17 @@ def cuts(order: list[UOp], stops: set[UOp]) -> set[UOp]:
     made: set[UOp] = set()
     arrays: dict[UOp, frozenset[UOp]] = {}
     depth: dict[UOp, int] = {}
+    below: dict[UOp, UOp] = {}  # what movements move
 
     def cut(node: UOp) -> None:
         """Store the deepest or widest source that is worth storing."""
-        while True:
-            best = max(node.src, key=lambda s: (len(arrays[s]), depth[s]))
-            if best.op not in MOVEMENT:
-                break
-            node = best
+        best = below[max(node.src, key=lambda s: (len(arrays[s]), depth[s]))]
         if best.op in ELEMENTWISE and best not in made:
             made.add(best)
             arrays[best], depth[best] = frozenset({best}), 0
 
     for node in order:
+        below[node] = below[node.src[0]] if node.op in MOVEMENT else node
         if node.op in _LEAVES or node.op is Ops.REDUCE or node in stops:
             arrays[node], depth[node] = frozenset({node}), 0
             continue
@@ -47,11 +45,7 @@ def cuts(order: list[UOp], stops: set[UOp]) -> set[UOp]:
             cut(node)
             # movements over what was just cut show it as one array
             for s in sources:
-                if s.op in MOVEMENT:
-                    below = s
-                    while below.op in MOVEMENT:
-                        below = below.src[0]
-                    if below in made:
-                        arrays[s], depth[s] = arrays[below], 0
+                if s.op in MOVEMENT and below[s] in made:
+                    arrays[s], depth[s] = arrays[below[s]], 0
         arrays[node], depth[node] = here, deep
     return made

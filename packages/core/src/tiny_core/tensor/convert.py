@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Never
 
 from tiny_core import dtypes
@@ -56,7 +57,7 @@ class Conversions(Losses):
     def tolist(self) -> NestedList:
         """The elements as nested lists of Python numbers (a number for a scalar); realizes."""
         values = _numbers(self._bytes(), self.dtype)
-        return _nest(values, self.shape, 0)[0]
+        return _nest(values, self.shape)
 
     def numpy(self) -> npt.NDArray[np.generic]:
         """The elements as a read-only numpy array; realizes. It shares memory where the host sees the
@@ -96,7 +97,7 @@ class Conversions(Losses):
         if self.numel() > _SHOWN:
             return f"<Tensor {head}>"
         values = (_text(v, self.dtype) for v in _numbers(self._bytes(), self.dtype))
-        return f"<Tensor {head}: {_brackets(values, self.shape)}>"
+        return f"<Tensor {head}: {_brackets(list(values), self.shape)}>"
 
 
 def _numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
@@ -131,14 +132,13 @@ def _numbers(content: memoryview, dtype: DType) -> Sequence[Number]:
     ]
 
 
-def _nest(values: Sequence[Number], shape: tuple[int, ...], at: int) -> tuple[NestedList, int]:
-    if not shape:
-        return values[at], at + 1
-    out: list[NestedList] = []
-    for _ in range(shape[0]):
-        item, at = _nest(values, shape[1:], at)
-        out.append(item)
-    return out, at
+def _nest(values: Sequence[Number], shape: tuple[int, ...]) -> NestedList:
+    """Values in row-major order as lists in lists."""
+    items: list[NestedList] = list(values)
+    for axis in reversed(range(len(shape))):
+        n = shape[axis]
+        items = [items[i * n : (i + 1) * n] for i in range(math.prod(shape[:axis]))]
+    return items[0]
 
 
 def _text(value: Number, dtype: DType) -> str:
@@ -149,8 +149,10 @@ def _text(value: Number, dtype: DType) -> str:
     return short if any(c in short for c in ".en") else short + ".0"
 
 
-def _brackets(values: Iterator[str], shape: tuple[int, ...]) -> str:
-    """Put the next values in brackets, in this shape."""
-    if not shape:
-        return next(values)
-    return "[" + ", ".join(_brackets(values, shape[1:]) for _ in range(shape[0])) + "]"
+def _brackets(values: list[str], shape: tuple[int, ...]) -> str:
+    """Put values in brackets, in this shape."""
+    for axis in reversed(range(len(shape))):
+        n = shape[axis]
+        rows = range(math.prod(shape[:axis]))
+        values = ["[" + ", ".join(values[i * n : (i + 1) * n]) + "]" for i in rows]
+    return values[0]

@@ -34,6 +34,7 @@ from tiny_core.tensor.lines import MemoryLabel, user_line
 from tiny_core.tensor.movement import dims_of
 from tiny_core.tensor.realize import engine
 
+_MOST_AXES = 64
 Nested = Number | Sequence["Nested"]
 
 
@@ -368,6 +369,10 @@ def _list_shape(data: Nested) -> tuple[int, ...]:
         shape.append(len(data))
         if not data:
             break
+        if len(shape) > _MOST_AXES:
+            raise ShapeError(
+                f"a list nested more than {_MOST_AXES} deep", "does it hold itself? reshape makes more axes"
+            )
         data = data[0]
     return tuple(shape)
 

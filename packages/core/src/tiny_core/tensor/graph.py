@@ -154,6 +154,11 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     """Reduce over `axes`, which disappear. Over no elements it gives the identity of `op`."""
     if not axes:
         return x
+    if 0 in x.shape and x.dtype.is_float and op in (Ops.ADD, Ops.MUL):
+        # a sum of one 0 each, so that gradients (of no elements) find the way
+        one = pad(x, tuple((0, int(n == 0 and i in axes)) for i, n in enumerate(x.shape)))
+        total = UOp(Ops.REDUCE, x.dtype, (one,), p.Reduce(Ops.ADD, tuple(sorted(axes))))
+        return total if op is Ops.ADD else scalar_op(Ops.ADD, total, 1)
     if 0 in x.shape:
         identity = {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: x.dtype.min, Ops.MIN: x.dtype.max}[op]
         return const(identity, x.dtype, tuple(n for i, n in enumerate(x.shape) if i not in axes))

@@ -224,7 +224,7 @@ class NeuralOps(Random):
         tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]], list[tuple[int, int]]
     ]:
         """Kernel, stride, dilation, padding, and padding with what ceil_mode adds after each axis."""
-        n = 2 if isinstance(kernel_size, int) else len(kernel_size)
+        n = len(kernel_size) if isinstance(kernel_size, Sequence) else 2
         if self.ndim < n:
             raise ShapeError(
                 f"{what}: window {kernel_size} over shape {self.shape}", f"it needs at least {n} axes"
