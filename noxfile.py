@@ -146,9 +146,17 @@ def check_wheel(session: nox.Session, wheel: Path) -> None:
 
 @nox.session(venv_backend="venv")
 def wheels(session: nox.Session) -> None:
-    """Install only from dist/ into a clean environment; run tests copied outside the tree."""
+    """Install only from dist/ into a clean environment: core alone, which computes through a C compiler; then
+    all, where tests copied outside the tree are run."""
     if not DIST.exists():
         session.error("run the build session first")
+    program = "from tiny_core import Tensor; assert (Tensor([1., 2]) + 1).tolist() == [2, 3]"
+    session.install(*map(str, DIST.glob("tiny_core-*.whl")))
+    for device in ("CPU", "PYTHON"):
+        session.run("python", "-c", program, env={"DEV": device})
+    said = session.run("tiny", "doctor", "CPU", silent=True)
+    if "  C, " not in str(said):
+        session.error(f"CPU without renderer-llvm is not rendered as C:\n{said}")
     session.install("pytest", "hypothesis", *map(str, sorted(DIST.glob("*.whl"))))
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "tests"
@@ -166,7 +174,6 @@ def wheels(session: nox.Session) -> None:
         session.run(*conform, env={"OMP_NUM_THREADS": "1"})
         session.run("tiny", "--version", "-v")
         session.run("tiny", "devices")
-        program = "from tiny_core import Tensor; assert (Tensor([1., 2]) + 1).tolist() == [2, 3]"
         session.run("python", "-c", program)
 
 
