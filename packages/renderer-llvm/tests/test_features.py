@@ -93,7 +93,9 @@ def test_private_caches_are_read_from_the_system(tmp_path: Path) -> None:
     (tmp_path / "topology").mkdir()
     (tmp_path / "topology" / "thread_siblings_list").write_text("0,2\n")
     assert caches.private_caches(tmp_path) == (48 << 10, 2 << 20)
+    assert caches.last_cache(tmp_path) == 105 << 20
     assert caches.private_caches(tmp_path / "nothing") == caches.UNKNOWN
+    assert caches.last_cache(tmp_path / "nothing") == 0
 
 
 def test_the_fingerprint_knows_features_and_caches() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pytest
-from llvm_kernels import Array, Body, closed, levels, numpy_dtype, run, variable
+from llvm_kernels import HOST, Array, Body, closed, levels, numpy_dtype, render, run, variable
 
 from tiny_core.api import Arch, DType, Ops, UOp, dtypes
+from tiny_renderer_llvm import caches
 from tiny_renderer_llvm.renderer import LLVMRenderer
 
 F32, I64 = dtypes.float32, dtypes.int64
@@ -143,3 +145,26 @@ def test_a_strided_gather_is_a_stack_of_scalars() -> None:
     data, got = np.arange(64, dtype=np.float32), np.zeros(16, np.float32)
     run(body, [data, got])
     assert (got == data[:48:3]).all()
+
+
+@pytest.mark.parametrize(
+    ("access", "size", "lanes", "past"),
+    [("w", 256, 16, True), ("rw", 256, 16, False), ("w", 128, 16, False), ("w", 256, 8, False)],
+)
+def test_large_results_go_past_the_caches(
+    access: Literal["w", "rw"], size: int, lanes: int, past: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole lines of what is only written and at least as large as the outermost cache, here 1 KB."""
+    if HOST != "x86_64" or lanes not in LLVMRenderer(Arch()).capabilities.widths(F32):
+        pytest.skip("the host has no vectors of a whole cache line")
+    monkeypatch.setattr(caches, "last_cache", lambda: 1024)
+    body = Body()
+    out = body(UOp.param(0, F32, size, access, 64))
+    i = body(UOp.range(UOp.const(size // lanes, I64), "i"))
+    body(closed(i, body(out.store(i * lanes, UOp.const(3.0, F32, lanes), align=4 * lanes))))
+    text = render(body)
+    assert ("!nontemporal" in text) == ("@llvm.x86.sse.sfence" in text) == past
+    memory = np.zeros(size + 16, np.float32)
+    aligned = memory[-memory.ctypes.data % 64 // 4 :][:size]
+    run(body, [aligned])
+    assert (aligned == 3).all()

@@ -1,4 +1,4 @@
-"""Sizes of the host's private caches, from sysfs (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+"""Sizes of the host's caches, from sysfs (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,34 @@ UNKNOWN = (32 << 10, 512 << 10)
 def private_caches(root: Path = Path("/sys/devices/system/cpu/cpu0")) -> tuple[int, ...]:
     """Return the bytes of the data caches that a core has to itself, nearest first; `UNKNOWN` where the
     system does not say. What only the hardware threads of one core share counts as private."""
-    sizes: dict[int, int] = {}
     try:
         threads = _processors((root / "topology" / "thread_siblings_list").read_text())
-        for index in (root / "cache").glob("index*"):
-            level, kind, size, shared = (
-                (index / name).read_text().strip() for name in ("level", "type", "size", "shared_cpu_list")
-            )
-            if kind in ("Data", "Unified") and _processors(shared) <= threads:
-                sizes[int(level)] = int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1], 0)
+        found = _data_caches(root)
     except (OSError, ValueError):
         return UNKNOWN
-    return tuple(sizes[level] for level in sorted(sizes)) or UNKNOWN
+    return tuple(size for size, shared in found if shared <= threads) or UNKNOWN
+
+
+def last_cache(root: Path = Path("/sys/devices/system/cpu/cpu0")) -> int:
+    """Return the bytes of the outermost cache, which cores may share; 0 where the system does not say."""
+    try:
+        found = _data_caches(root)
+    except (OSError, ValueError):
+        return 0
+    return found[-1][0] if found else 0
+
+
+def _data_caches(root: Path) -> list[tuple[int, frozenset[int]]]:
+    """Return size and processors of the caches that hold data, nearest first."""
+    found: dict[int, tuple[int, frozenset[int]]] = {}
+    for index in (root / "cache").glob("index*"):
+        level, kind, size, shared = (
+            (index / name).read_text().strip() for name in ("level", "type", "size", "shared_cpu_list")
+        )
+        if kind in ("Data", "Unified"):
+            nbytes = int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1], 0)
+            found[int(level)] = nbytes, _processors(shared)
+    return [found[level] for level in sorted(found)]
 
 
 def _processors(text: str) -> frozenset[int]:

@@ -51,8 +51,9 @@ class CPU(Target):
         x86 = name.startswith("x86_64")
         self.cpu = "x86-64" if x86 else "generic"
         self.vector_bytes = 16 if not x86 or "avx" not in have else 64 if "avx512f" in have else 32
-        self.dialect = _dialect(x86, have)
-        self.capabilities = _capabilities(x86, have, self.vector_bytes, self.dialect.fma, _is_host(name))
+        native = _is_host(name)
+        self.dialect = _dialect(x86, have, caches.last_cache() if native and x86 else 0)
+        self.capabilities = _capabilities(x86, have, self.vector_bytes, self.dialect.fma, native)
 
     def open(self, f: Function, nodes: tuple[UOp, ...]) -> None:
         for node in nodes:
@@ -76,6 +77,14 @@ class CPU(Target):
                 case _:
                     pass
 
+    def close(self, f: Function) -> None:
+        if f.streamed:  # such stores are not ordered with those that tell other threads of them
+            f.declarations["declare void @llvm.x86.sse.sfence()"] = None
+            f.effect("call void @llvm.x86.sse.sfence()")
+
+    def module(self, f: Function) -> list[str]:
+        return ["!0 = !{i32 1}"] if f.streamed else []
+
     def header(self, f: Function) -> str:
         arguments = "ptr noalias %buf, ptr noalias %scalar, i64 %begin, i64 %end"
         return f"define void @{f.signature.name}({arguments}) #0 {{"
@@ -96,7 +105,7 @@ def _is_host(name: str) -> bool:
         return False
 
 
-def _dialect(x86: bool, have: frozenset[str]) -> Dialect:
+def _dialect(x86: bool, have: frozenset[str], stream: int) -> Dialect:
     half_math = "avx512fp16" in have or "fullfp16" in have
     fused = (dtypes.float32, dtypes.float64) if not x86 or "fma" in have else ()
     return Dialect(
@@ -106,6 +115,7 @@ def _dialect(x86: bool, have: frozenset[str]) -> Dialect:
         half_from_double=not x86 or "avx512fp16" in have,
         fma=frozenset((*fused, dtypes.float16) if half_math else fused),
         spaces={"global": 0, "local": 0},
+        stream=stream,
     )
 
 

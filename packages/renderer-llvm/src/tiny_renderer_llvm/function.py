@@ -25,6 +25,7 @@ class Dialect:
         half_from_double: whether f64 to f16 is one conversion; else it goes through f32 rounded to odd.
         fma: dtypes whose MULACC is an instruction.
         spaces: LLVM's address space number of each space of ours that is memory.
+        stream: bytes of an array from which writing it goes past the caches; 0 if it never does.
     """
 
     triple: str
@@ -33,6 +34,7 @@ class Dialect:
     half_from_double: bool
     fma: frozenset[DType]
     spaces: dict[str, int]
+    stream: int = 0
 
     def pointer(self, space: str) -> str:
         """Return the type of pointers into `space`."""
@@ -88,6 +90,7 @@ class Function:
     open: list[OpenLoop] = field(default_factory=list)
     block: str = "entry"
     count: int = 0
+    streamed: bool = False
 
     def emit(self, text: str) -> str:
         """Write an instruction and return the name of its result."""

@@ -11,6 +11,8 @@ from tiny_core.api import Ops, UOp, dtypes, payload
 from tiny_renderer_llvm.function import Function
 from tiny_renderer_llvm.types import in_memory, lanes_of, mangle, value_type, vector
 
+_LINE = 64  # bytes of a cache line
+
 
 def address(f: Function, buf: UOp, index: UOp) -> tuple[str, str]:
     """Write the address of element `index` of `buf`; return the pointer's type and value."""
@@ -101,7 +103,8 @@ def render_store(f: Function, node: UOp) -> None:
     pointer, at = address(f, buf, node.src[1])
     t, text = vector(in_memory(value.dtype), lanes), _as_memory(f, value)
     if gate is None:
-        f.effect(f"store {t} {text}, {pointer} {at}, align {align}")
+        past = ", !nontemporal !0" if _streams(f, buf, lanes * value.dtype.itemsize, align) else ""
+        f.effect(f"store {t} {text}, {pointer} {at}, align {align}{past}")
         return
     one = _uniform(gate)
     if one is None:
@@ -116,6 +119,18 @@ def render_store(f: Function, node: UOp) -> None:
     f.effect(f"store {t} {text}, {pointer} {at}, align {align}")
     f.effect(f"br label %{off}")
     f.begin(off)
+
+
+def _streams(f: Function, buf: UOp, nbytes: int, align: int) -> bool:
+    """Whether a store goes past the caches: whole lines of an array that is larger than they are and only
+    written, which would otherwise be read first, to be overwritten, and push out what others want."""
+    if not f.dialect.stream or buf.op is not Ops.PARAM or nbytes < _LINE or align % _LINE:
+        return False
+    param = buf.payload(payload.Param)
+    if param.access != "w" or param.size * buf.dtype.itemsize < f.dialect.stream:
+        return False
+    f.streamed = True
+    return True
 
 
 # A bool is a bit in a value and a byte in memory. Any byte but 0 reads as True.

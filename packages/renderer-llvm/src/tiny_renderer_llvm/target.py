@@ -35,6 +35,9 @@ class Target(ABC):
     def open(self, f: Function, nodes: tuple[UOp, ...]) -> None:
         """Write what a kernel needs before its body: pointers, scalars, indices."""
 
+    def close(self, f: Function) -> None:
+        """Write what a kernel needs after its body."""
+
     @abstractmethod
     def header(self, f: Function) -> str:
         """Return the line that begins the definition."""
