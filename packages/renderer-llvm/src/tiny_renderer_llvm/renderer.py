@@ -23,8 +23,7 @@ from tiny_core.api import (
     payload,
 )
 from tiny_renderer_llvm import casts, control, expressions, index, lanes, memory, slots
-from tiny_renderer_llvm.amdgpu import AMDGPU
-from tiny_renderer_llvm.architectures import ARCHITECTURES
+from tiny_renderer_llvm.amdgpu import AMDGPU, CHIPS
 from tiny_renderer_llvm.cpu import CPU
 from tiny_renderer_llvm.expressions import RULES, operand_dtype
 from tiny_renderer_llvm.features import BASELINES
@@ -34,7 +33,7 @@ from tiny_renderer_llvm.target import Target
 if TYPE_CHECKING:
     from tiny_renderer_llvm.compiler import LLVMCompiler
 
-ARCHS: Final = (*BASELINES, *ARCHITECTURES)
+ARCHS: Final = (*BASELINES, *CHIPS)
 _ALU: Final = frozenset(op for op, _ in RULES)
 _PLAIN: Final = re.compile(r"[A-Za-z_$.][A-Za-z0-9_$.]*")
 
@@ -60,7 +59,7 @@ class LLVMRenderer(Renderer):
     def __init__(self, arch: Arch) -> None:
         if arch.name and arch.name not in ARCHS:
             raise TargetError(f"LLVM: unknown architecture {arch.name!r}", f"known are {', '.join(ARCHS)}")
-        self.target: Target = AMDGPU(arch) if arch.name in ARCHITECTURES else CPU(arch)
+        self.target: Target = AMDGPU(arch) if arch.name in CHIPS else CPU(arch)
         self.arch = self.target.arch
         self.capabilities: Capabilities = self.target.capabilities
         self._widths: dict[DType, tuple[int, ...]] = dict(self.capabilities.lanes)
