@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from tiny_core import dtypes
+from tiny_core.codegen.opaque import data_in
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import from_linear, linear_form
@@ -49,6 +50,7 @@ class Lowering:
         self.done: dict[Task, UOp] = {}
         self.uses: dict[tuple[UOp, int], _Use] = {}
         self.targets: dict[UOp, tuple[UOp, UOp]] = {}
+        self.opaque: dict[UOp, UOp] = {}  # data that index, and what stands for them meanwhile
 
     def kernel(self) -> tuple[UOp, tuple[Arg, ...]]:
         """Return the kernel that stores all members, and its arguments by slot."""
@@ -80,7 +82,7 @@ class Lowering:
     def finish(self, stores: list[UOp]) -> tuple[UOp, tuple[Arg, ...]]:
         """Number the parameters: written ones first, each in the order of appearance; name the axes
         likewise."""
-        sink = UOp.sink(*(collapse(s) for s in stores))
+        sink = UOp.sink(*(collapse(s) for s in self.shown(stores)))
         by_place = {(b.payload(p.Storage).id, str(o)): (b, o, use) for (b, o), use in self.uses.items()}
         order = sink.toposort()
         seen = [n for n in order if n.op is Ops.BUFFER and n.payload(p.Storage).space == "arg"]
@@ -153,11 +155,39 @@ class Lowering:
     def picked(self, task: Task) -> tuple[Index, UOp | None]:
         """Return where a GATHER reads, and whether that lies within its source."""
         node, index, _ = task
-        picks = [self.done[t].cast(dtypes.index) for t in self.pick_tasks(task)]
+        picks = []
         exists: UOp | None = None
-        for pick, n in zip(picks, node.src[0].shape, strict=False):
-            exists = both(exists, known(simplify((UOp.const(0) <= pick) & (pick < n))))
+        for t, n in zip(self.pick_tasks(task), node.src[0].shape, strict=False):
+            value = self.done[t].cast(dtypes.index)
+            pick = self.hidden(value) if data_in(value) else value
+            low, high = bounds(value)
+            if low < 0:
+                exists = both(exists, known(simplify(UOp.const(0) <= pick)))
+            if high >= n:
+                exists = both(exists, known(simplify(pick < n)))
+            picks.append(pick)
         return (*picks, *index[len(node.src[1].shape) :]), exists
+
+    def hidden(self, value: UOp) -> UOp:
+        """Return what stands for data in an index, so that index arithmetic around it does not look into it:
+        chains of gathers would be simplified again at every step. It depends on the same ranges."""
+        found = self.opaque.get(value)
+        if found is None:
+            at = UOp.const(0)
+            for r in sorted(value.ranges, key=lambda r: r.payload(p.Range).axis):
+                at = at + r
+            number = len(self.opaque)
+            # in normal form, so that simplification leaves it what it is
+            found = UOp.param(number, dtypes.index, number + 1, space="hidden").load(simplify(at))
+            self.opaque[value] = found
+        return found
+
+    def shown(self, nodes: list[UOp]) -> list[UOp]:
+        """Put data back in the place of what stands for them."""
+        back: dict[UOp, UOp] = {}
+        for value, stand_in in self.opaque.items():  # each has earlier ones in it at most
+            back[stand_in] = value.substitute(back)
+        return [n.substitute(back) for n in nodes] if back else nodes
 
     def stored_here(self, node: UOp, index: Index, gate: UOp | None) -> bool:
         """Whether a member is read at the very index at which this kernel stores it."""

@@ -29,10 +29,10 @@ from tiny_core.tensor.handle import (
     default_device,
     strong,
 )
-from tiny_core.tensor.index import Indexing
 from tiny_core.tensor.lines import MemoryLabel, user_line
 from tiny_core.tensor.movement import dims_of
 from tiny_core.tensor.realize import engine
+from tiny_core.tensor.sort import Sorting
 
 _MOST_AXES = 64
 Nested = Number | Sequence["Nested"]
@@ -49,7 +49,7 @@ class HostArray(Protocol):
     def tobytes(self) -> bytes: ...
 
 
-class Creation(Indexing):
+class Creation(Sorting):
     """Arrays from nothing, numbers, or host data; `Tensor` documents the constructor."""
 
     __slots__ = ()
