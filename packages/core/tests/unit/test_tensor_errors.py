@@ -69,7 +69,6 @@ MISTAKES: list[tuple[Callable[[], object], type[TinyError], str]] = [
     (lambda: Tensor.empty(2, 3)["a"], DTypeError, "index 'a' of type str"),
     (lambda: Tensor.empty(2, 3)[True], DTypeError, "index True"),
     (lambda: Tensor.empty(2, 3)[Tensor([0.5])], DTypeError, "index tensor of float32"),
-    (lambda: Tensor.empty(2, 3)[Tensor.empty(2, 3) > 0], DTypeError, "where or masked_fill"),
     (lambda: Tensor.empty(2, 3).gather(1, Tensor([[0.0]])), DTypeError, "gather: index of float32"),
     (lambda: Tensor.empty(2, 3).gather(1, Tensor([0])), ShapeError, "gather along axis 1"),
     (lambda: Tensor.empty(1, 3, 8, 8).conv2d(Tensor.empty(4, 2, 3, 3)), ShapeError, "3 channels"),

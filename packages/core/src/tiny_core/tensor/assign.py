@@ -22,10 +22,10 @@ from tiny_core.tensor.elementwise import Operand, number
 from tiny_core.tensor.handle import Handle, as_tensor, canonical_device, default_device
 from tiny_core.tensor.lines import user_line
 from tiny_core.tensor.realize import realize
-from tiny_core.tensor.reduce import Reductions
+from tiny_core.tensor.sort import Sorting
 
 
-class Assignment(Reductions):
+class Assignment(Sorting):
     """Arrays as places."""
 
     __slots__ = ()

@@ -32,7 +32,7 @@ from tiny_core.tensor.handle import (
 from tiny_core.tensor.lines import MemoryLabel, user_line
 from tiny_core.tensor.movement import dims_of
 from tiny_core.tensor.realize import engine
-from tiny_core.tensor.sort import Sorting
+from tiny_core.tensor.scatter import Scattering
 
 _MOST_AXES = 64
 Nested = Number | Sequence["Nested"]
@@ -49,7 +49,7 @@ class HostArray(Protocol):
     def tobytes(self) -> bytes: ...
 
 
-class Creation(Sorting):
+class Creation(Scattering):
     """Arrays from nothing, numbers, or host data; `Tensor` documents the constructor."""
 
     __slots__ = ()

@@ -2,7 +2,8 @@
 Tensor.
 
 The layers are one class each, in one file each, every one a subclass of the one before: handle → elementwise
-→ maths → movement → reduce → index → creation → random → nnops → losses → convert → tensor.
+→ maths → movement → reduce → scan → sort → assign → index → scatter → creation → random → nnops → losses →
+convert → tensor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Indexing: integers, slices with steps, None, Ellipsis, integer tensors; assignment into views; gather.
+"""Indexing: integers, slices with steps, None, Ellipsis, integer tensors, masks; assignment; gather.
 
 What indexing with integers and slices gives is a view: it aliases, negative steps included. Integer tensors
 gather: their result is a new array. Python indices are checked at the call; elements of an index tensor that
@@ -7,7 +7,9 @@ are out of range read 0, negative ones count from the end.
 
 from __future__ import annotations
 
+import math
 import operator
+import sys
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
 from typing import Self, TypeGuard
@@ -20,6 +22,8 @@ from tiny_core.tensor import graph as g
 from tiny_core.tensor.assign import Assignment
 from tiny_core.tensor.elementwise import Operand
 from tiny_core.tensor.handle import Handle, as_int, as_tensor
+from tiny_core.tensor.ordering import last_by_key, search
+from tiny_core.tensor.realize import engine
 
 Item = int | slice | None | EllipsisType | Handle | Sequence[int]
 Index = Item | tuple[Item, ...]
@@ -34,18 +38,18 @@ class Indexing(Assignment):
         """A part: integers drop an axis, slices (of any step) keep it, None makes a new one of length 1, and
         ... stands for all axes not named: a view. Integer tensors and lists pick elements: a new array, in
         which elements out of range are 0 (under TINY_CHECK=1 an IndexError) and negative ones count from
-        the end.
+        the end. Bool tensors pick the elements where they hold: it realizes them, to know how many.
 
         Raises:
             IndexOutOfRange: a Python integer is out of range, or there are more indices than axes.
-            DTypeError: an index of another kind; a mask (use `where` or `masked_fill`).
+            DTypeError: an index of another kind.
             ShapeError: a step of 0, or index tensors that do not broadcast.
 
         >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
         >>> x[1, ::-1].tolist(), x[:, Tensor([0, 2])].tolist()
         ([6, 5, 4], [[1, 3], [4, 6]])
         """
-        items = index if isinstance(index, tuple) else (index,)
+        items = self._without_masks(index if isinstance(index, tuple) else (index,))
         base = self.uop
         view, tensors = self._slice(base, items)
         if not tensors:
@@ -53,36 +57,42 @@ class Indexing(Assignment):
         return self._result("indexing", _pick(view, tensors), *(t for t in items if isinstance(t, Handle)))
 
     def __setitem__(self, index: Index, value: Operand | Sequence[float]) -> None:
-        """Assign into a view, broadcasting and casting; where a bool tensor of this shape holds, a number or
-        tensor.
+        """Assign into the part that the index names, broadcasting and casting. Of several elements for one
+        place the last one stays; integer tensors that are out of range name no place.
 
         Raises:
-            ShapeError: the value does not broadcast to the view, or the index has integer tensors.
+            ShapeError: the value does not broadcast to the part.
+
+        >>> x = Tensor([1, 2, 3, 4])
+        >>> x[Tensor([3, 0])] = Tensor([7, 8])
+        >>> x[x == 3] = 0
+        >>> x.tolist()
+        [8, 2, 0, 7]
         """
         if not isinstance(value, (Handle, bool, int, float)):
             value = self._listed(value)
-        if isinstance(index, Handle) and index.dtype is dtypes.bool_:
-            side = (
-                value
-                if not isinstance(value, Handle)
-                else self._from_node(g.cast(value.uop, self.dtype), value._cell.device)
-            )
-            chosen = self._from_node(index.uop, index._cell.device).where(side, self)
-            self._store(g.cast(chosen.uop, self.dtype), self._common_device("setitem", chosen))
+        whole = isinstance(index, Handle) and index.dtype is dtypes.bool_ and index.shape == self.shape
+        if whole and (not isinstance(value, Handle) or value.numel() == 1):  # however many there are
+            self._store_where(as_tensor("setitem", index), value)
             return
-        items = index if isinstance(index, tuple) else (index,)
+        items = self._without_masks(index if isinstance(index, tuple) else (index,))
         base = self.uop
         view, tensors = self._slice(base, items)
-        if tensors:
-            raise ShapeError(
-                f"assignment at tensor indices of a tensor of shape {self.shape}",
-                "use where with a mask; a bool tensor as the only index works",
-            )
         target = self._view(view, base)
+        device = self._cell.device
         if isinstance(value, Handle):
-            target._store(g.cast(value.uop, self.dtype), self._common_device("setitem", value))
+            node, device = g.cast(value.uop, self.dtype), self._common_device("setitem", value)
         else:
-            target._store(g.const(value, self.dtype), self._cell.device)
+            node = g.const(value, self.dtype)
+        target._store(_put(view, tensors, node) if tensors else node, device)
+
+    def _store_where(self, mask: Handle, value: Operand) -> None:
+        side = value
+        if isinstance(value, Handle):
+            one = g.reshape(g.cast(value.uop, self.dtype), ())
+            side = self._from_node(one, value._cell.device)
+        chosen = self._from_node(mask.uop, mask._cell.device).where(side, self)
+        self._store(g.cast(chosen.uop, self.dtype), self._common_device("setitem", chosen))
 
     def __delitem__(self, index: Index) -> None:
         raise DTypeError("tensors have no deletable items", "take the parts to keep, and cat them")
@@ -95,6 +105,84 @@ class Indexing(Assignment):
 
     def __contains__(self, x: object) -> bool:
         raise DTypeError("`in` on a tensor", "(tensor == x).any().item() says whether an element is equal")
+
+    # ---- masks --------------------------------------------------------------------------------------------
+
+    def nonzero(self) -> Self:
+        """Indices (int32) of the elements that are not 0 in row-major order, of shape (how many, ndim). It
+        realizes, as their number depends on data.
+
+        >>> Tensor([[0, 5], [6, 0]]).nonzero().tolist()
+        [[0, 1], [1, 0]]
+        """
+        columns = self._hits()
+        count = columns[0].shape[0] if columns else int(self.cast(dtypes.bool_)._first_number())
+        shape = (count, self.ndim)
+        node = g.const(0, dtypes.int32, shape)
+        for axis, column in enumerate(columns):
+            line = g.expand(g.insert_axes(column.uop, (1,)), shape)
+            node = g.where(g.scalar_op(Ops.CMPEQ, g.iota_along(shape, 1), axis), line, node)
+        return self._from_node(node, self._cell.device)
+
+    def masked_select(self, mask: Handle) -> Self:
+        """The elements where the mask, which broadcasts with this, holds, in row-major order. It realizes, as
+        their number depends on data.
+
+        >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+        [1, 3]
+        """
+        as_tensor("masked_select", mask)
+        shape = g.broadcast_shape("masked_select", self.shape, mask.shape)
+        hits = self._from_node(g.expand(mask.uop, shape), mask._cell.device)
+        return self.expand(shape)[hits] if shape else self.reshape(1)[hits.reshape(1)]
+
+    def _hits(self) -> list[Self]:
+        """The index along each axis of the elements that are not 0."""
+        if not self.shape:
+            return []
+        flat = self.cast(dtypes.bool_).reshape(-1)
+        if self.numel() == 0:
+            at = g.const(0, dtypes.int32, (0,))
+        else:
+            upto = flat.cast(dtypes.int32).cumsum(0)
+            upto.realize()
+            count = int(upto._part(0, flat.numel() - 1, flat.numel()).reshape(())._first_number())
+            at = (
+                search(upto.uop, g.iota(count, dtypes.int32), right=True)
+                if count
+                else g.const(0, dtypes.int32, (0,))
+            )
+        columns: list[Self] = []
+        for n in reversed(self.shape):
+            column = at if len(columns) == self.ndim - 1 else g.scalar_op(Ops.IMOD, at, max(n, 1))
+            columns.insert(0, self._from_node(column, self._cell.device))
+            at = g.scalar_op(Ops.IDIV, at, max(n, 1))
+        return columns
+
+    def _first_number(self) -> int:
+        """The value of an integer scalar; realizes."""
+        return int.from_bytes(self._contents(engine().read_host), sys.byteorder, signed=self.dtype.is_int)
+
+    def _without_masks(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """Replace each mask by the indices of the elements where it holds."""
+        if not any(isinstance(i, Handle) and i.dtype is dtypes.bool_ for i in items):
+            return items
+        used = [0 if i is None or i is Ellipsis else _axes_of(i) for i in items]
+        out: list[Item] = []
+        axis = 0
+        for item, k in zip(items, used, strict=True):
+            if isinstance(item, Handle) and item.dtype is dtypes.bool_:
+                have = self.shape[axis : axis + k]
+                if k == 0 or item.shape != have:
+                    raise ShapeError(
+                        f"mask of shape {item.shape} for axes {have} of a tensor of shape {self.shape}",
+                        "a mask has the shape of the axes that it selects from",
+                    )
+                out += self._from_node(item.uop, item._cell.device)._hits()
+            else:
+                out.append(item)
+            axis += self.ndim - sum(used) if item is Ellipsis else k
+        return tuple(out)
 
     # ---- index lists --------------------------------------------------------------------------------------
 
@@ -154,9 +242,7 @@ class Indexing(Assignment):
         if not item.dtype.is_int:
             raise DTypeError(
                 f"index tensor of {item.dtype.name} for axis {axis} of a tensor of shape {self.shape}",
-                "indices are integers"
-                if item.dtype.is_float
-                else "use where or masked_fill instead of a mask",
+                "indices are integers, masks are tensors of bool",
             )
         return wrapped(item.uop, n)
 
@@ -240,6 +326,44 @@ def _pick(view: UOp, tensors: dict[int, UOp]) -> UOp:
         return node  # index axes apart from one another: their result leads
     n, lead = len(shape), axes[0]
     return g.permute(node, (*range(n, n + lead), *range(n), *range(n + lead, len(node.shape))))
+
+
+def _put(view: UOp, tensors: dict[int, UOp], value: UOp) -> UOp:
+    """A view with other values at the places that its index tensors name: the reverse of `_pick`."""
+    axes = sorted(tensors)
+    others = [a for a in range(len(view.shape)) if a not in tensors]
+    shape = g.broadcast_shape("setitem", *(tensors[a].shape for a in axes))
+    rest = tuple(view.shape[a] for a in others)
+    lead = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    named = (*rest[:lead], *shape, *rest[lead:])
+    if g.broadcast_shape("setitem", value.shape, named) != named:
+        raise ShapeError(f"setitem: a value of shape {value.shape} for {named}", "it must broadcast to that")
+    value = g.expand(value, named)
+    n = len(shape)
+    value = g.permute(value, (*range(lead, lead + n), *range(lead), *range(lead + n, len(named))))
+    key = g.const(0, dtypes.int32, shape)
+    exists = g.const(True, dtypes.bool_, shape)
+    for a in axes:
+        at, size = g.expand(g.cast(tensors[a], dtypes.int32), shape), view.shape[a]
+        inside = g.alu(Ops.AND, g.alu(Ops.CMPLE, g.const_like(0, at), at), g.scalar_op(Ops.CMPLT, at, size))
+        exists = g.alu(Ops.AND, exists, inside)
+        key = g.alu(Ops.ADD, g.scalar_op(Ops.MUL, key, size), at)
+    key = g.where(exists, key, g.const_like(-1, key))
+    count, width = math.prod(view.shape[a] for a in axes), math.prod(rest)
+    elements = math.prod(shape)
+    if count * width * elements == 0:
+        return view
+    places, hit = last_by_key(g.reshape(key, (1, elements)), count)
+    new = g.gather(g.reshape(value, (elements, width)), [g.reshape(places, (count,))])
+    old = g.permute(view, (*axes, *others))
+    whole = (count, width)
+    chosen = g.where(g.expand(g.reshape(hit, (count, 1)), whole), new, g.reshape(old, whole))
+    order = (*axes, *others)
+    return g.permute(g.reshape(chosen, old.shape), tuple(order.index(a) for a in range(len(order))))
+
+
+def _axes_of(item: Item) -> int:
+    return item.ndim if isinstance(item, Handle) and item.dtype is dtypes.bool_ else 1
 
 
 def _range(item: slice, n: int) -> tuple[int, int, int, int]:

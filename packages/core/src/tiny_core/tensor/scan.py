@@ -15,12 +15,11 @@ from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
 from tiny_core.ir.ops import Ops
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.index import Indexing
+from tiny_core.tensor.ordering import BLOCK
+from tiny_core.tensor.reduce import Reductions
 
-BLOCK = 32  # elements that one step combines
 
-
-class Scans(Indexing):
+class Scans(Reductions):
     """Running results."""
 
     __slots__ = ()
@@ -78,7 +77,7 @@ class Scans(Indexing):
     def _running(self, what: str, op: Ops, axis: int) -> tuple[Self, Self]:
         x = self.cast(dtypes.int32) if self.dtype is dtypes.bool_ else self
         best = x._scanned(what, op, axis, _worst(x.dtype, op))
-        here = x == best.detach()
+        here = x == best._detached()
         if x.dtype.is_float:
             here = here | x.isnan()
         place = self._from_node(

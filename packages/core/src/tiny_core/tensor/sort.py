@@ -1,11 +1,4 @@
-"""Sorting by a network, and binary search.
-
-Elements are compared by integer keys of the same order, so that signed zeros and NaN (greater than
-everything, as in PyTorch) need no care later, and by their places where keys are equal, so that these keep
-their order.
-The network is bitonic (Batcher: Sorting networks and their applications, AFIPS 1968): log(n)·(log(n) + 1) / 2
-steps for n elements, each of which compares every element with one partner and is a kernel that streams.
-"""
+"""Sorting, the greatest few, and binary search."""
 
 from __future__ import annotations
 
@@ -13,10 +6,9 @@ from typing import Self
 
 from tiny_core import dtypes
 from tiny_core.errors import ShapeError
-from tiny_core.ir.ops import Ops
-from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.handle import Handle, as_int, as_tensor
+from tiny_core.tensor.ordering import keys_of, search, sorted_places, take
 from tiny_core.tensor.scan import Scans
 
 
@@ -42,8 +34,8 @@ class Sorting(Scans):
         order = (*(a for a in range(self.ndim) if a != axis), axis)
         back = tuple(order.index(a) for a in range(self.ndim))
         moved = self.permute(order)
-        places = sorted_places(_keys(moved.uop, descending))
-        values = self._from_node(_take(moved.uop, places), self._cell.device)
+        places = sorted_places(keys_of(moved.uop, descending))
+        values = self._from_node(take(moved.uop, places), self._cell.device)
         indices = self._from_node(places, self._cell.device)
         return values.permute(back), indices.permute(back)
 
@@ -97,116 +89,6 @@ class Sorting(Scans):
                 "axes but the last must be equal, or this must have one axis",
             )
         dtype = dtypes.promote(self.dtype, values.dtype)
-        rows = _keys(g.cast(self.uop, dtype), False)
-        wanted = _keys(g.cast(values.uop, dtype), False)
+        rows = keys_of(g.cast(self.uop, dtype), False)
+        wanted = keys_of(g.cast(values.uop, dtype), False)
         return self._result("searchsorted", search(rows, wanted, right), values)
-
-
-def _keys(x: UOp, descending: bool) -> UOp:
-    """Signed integers in the order of the elements; equal for -0.0 and 0.0, and for every NaN."""
-    dtype = x.dtype
-    if dtype.is_float:
-        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
-        of = dtypes.int64 if wide is dtypes.float64 else dtypes.int32
-        x = g.cast(x, wide)
-        zero, nan = g.const_like(0.0, x), g.const_like(float("nan"), x)
-        x = g.where(g.alu(Ops.CMPEQ, x, zero), zero, g.where(g.alu(Ops.CMPNE, x, x), nan, x))
-        bits = UOp(Ops.BITCAST, of, (x,))
-        flipped = g.scalar_op(Ops.XOR, bits, of.max)
-        keys = g.where(g.scalar_op(Ops.CMPLT, bits, 0), flipped, bits)
-    elif dtype.is_unsigned and dtype.bits >= 32:
-        of = dtypes.int64 if dtype.bits == 64 else dtypes.int32
-        keys = g.scalar_op(Ops.XOR, UOp(Ops.BITCAST, of, (x,)), of.min)
-    else:
-        keys = x if dtype.is_int and dtype.bits >= 32 else g.cast(x, dtypes.int32)
-    return g.scalar_op(Ops.XOR, keys, -1) if descending else keys
-
-
-def sorted_places(keys: UOp) -> UOp:
-    """Return the places (int32) along the last axis of the keys in order, equal ones in theirs."""
-    lead, n = keys.shape[:-1], keys.shape[-1]
-    if keys.size == 0 or n == 1:
-        return g.const(0, dtypes.int32, keys.shape)
-    total = 1 << (n - 1).bit_length()
-    rows = (*lead, total)
-    pairs = (*((0, 0),) * len(lead), (0, total - n))
-    if total > n:  # what is added is greatest, and comes after its equals
-        inside = g.pad(g.const(True, dtypes.bool_, keys.shape), pairs)
-        padded = g.pad(keys, pairs)
-        keys = g.where(inside, padded, g.const_like(keys.dtype.max, padded))
-    place = g.iota_along(rows, len(lead))
-    if keys.dtype is dtypes.int32:  # key and place in one number: a comparison is a minimum
-        high = g.scalar_op(Ops.SHL, g.cast(keys, dtypes.int64), 32)
-        (both,) = _network((g.alu(Ops.OR, high, g.cast(place, dtypes.int64)),))
-        place = g.cast(both, dtypes.int32)
-    else:
-        _, place = _network((keys, place))
-    return g.shrink(place, (*((0, s) for s in lead), (0, n)))
-
-
-def _network(parts: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """Sort the last axis, of a power of two, of numbers made of these parts, the first weighing most."""
-    *lead, n = parts[0].shape
-    parts = tuple(map(_stored, parts))
-    size = 1
-    while size < n:
-        # the first step compares mirror images, so that all blocks are sorted alike
-        parts = _compared(parts, (*lead, n // (2 * size), 2, size), mirrored=True)
-        step = size // 2
-        while step:
-            parts = _compared(parts, (*lead, n // (2 * step), 2, step), mirrored=False)
-            step //= 2
-        size *= 2
-    return parts
-
-
-def _compared(parts: tuple[UOp, ...], shape: tuple[int, ...], mirrored: bool) -> tuple[UOp, ...]:
-    """Put the lesser of each element and its partner in the other half in the first half of each block."""
-    flat, half = parts[0].shape, len(shape) - 2
-    mine = [g.reshape(x, shape) for x in parts]
-    other = [g.flip(x, (half, half + 1) if mirrored else (half,)) for x in mine]
-    first = g.scalar_op(Ops.CMPEQ, g.iota_along(shape, half), 0)
-    if len(parts) == 1:
-        low, high = g.alu(Ops.MIN, mine[0], other[0]), g.alu(Ops.MAX, mine[0], other[0])
-        chosen = [g.where(first, low, high)]
-    else:
-        (a, i), (b, j) = mine, other
-        less = g.alu(
-            Ops.OR, g.alu(Ops.CMPLT, a, b), g.alu(Ops.AND, g.alu(Ops.CMPEQ, a, b), g.alu(Ops.CMPLT, i, j))
-        )
-        keep = g.alu(Ops.CMPEQ, less, first)
-        chosen = [g.where(keep, x, y) for x, y in zip(mine, other, strict=True)]
-    return tuple(_stored(g.reshape(x, flat)) for x in chosen)
-
-
-def _stored(x: UOp) -> UOp:
-    return UOp(Ops.CONTIGUOUS, x.dtype, (x,))
-
-
-def _halfway(low: UOp, high: UOp) -> UOp:
-    return g.scalar_op(Ops.SHR, g.alu(Ops.ADD, low, high), 1)
-
-
-def _take(x: UOp, index: UOp) -> UOp:
-    """Elements along the last axis: out[…, k] = x[…, index[…, k]]."""
-    last = len(index.shape) - 1
-    return g.gather(x, [*(g.iota_along(index.shape, a) for a in range(last)), index])
-
-
-def search(rows: UOp, wanted: UOp, right: bool) -> UOp:
-    """How many keys along the last axis, which is in order, are less than each wanted one, or not greater
-    (int32)."""
-    n = rows.shape[-1]
-    low = g.const(0, dtypes.int32, wanted.shape)
-    high = g.const_like(n, low)
-    for _ in range(n.bit_length()):
-        middle = _halfway(low, high)
-        there = _take(rows, middle) if len(rows.shape) == len(wanted.shape) > 1 else g.gather(rows, [middle])
-        before = g.alu(Ops.CMPLE, there, wanted) if right else g.alu(Ops.CMPLT, there, wanted)
-        searching = g.alu(Ops.CMPLT, low, high)
-        up = g.alu(Ops.AND, searching, before)
-        low, high = (
-            g.where(up, g.scalar_op(Ops.ADD, middle, 1), low),
-            g.where(up, high, g.where(searching, middle, high)),
-        )
-    return low
