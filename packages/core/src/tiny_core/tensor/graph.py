@@ -122,6 +122,13 @@ def gather(x: UOp, indices: Sequence[UOp]) -> UOp:
     return UOp(Ops.GATHER, x.dtype, (x, *indices))
 
 
+def along(x: UOp, axis: int, n: int, index: UOp) -> UOp:
+    """x along an axis at an index of n integers."""
+    shape = tuple(n if a == axis else s for a, s in enumerate(x.shape))
+    line = reshape(index, tuple(n if a == axis else 1 for a in range(len(shape))))
+    return gather(x, [expand(line, shape) if a == axis else iota_along(shape, a) for a in range(len(shape))])
+
+
 def insert_axes(x: UOp, axes: Sequence[int]) -> UOp:
     """Axes of length 1 at these places of the result."""
     shape = list(x.shape)

@@ -51,6 +51,33 @@ def _pair(what: str, pair: object) -> Pair:
     return as_int(what, ends[0]), as_int(what, ends[1])
 
 
+_PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def _continued(x: UOp, pairs: tuple[Pair, ...], mode: str) -> UOp:
+    """Pad with elements of x."""
+    for axis, (before, after) in enumerate(pairs):
+        n = x.shape[axis]
+        if not before and not after:
+            continue
+        if (
+            max(before, after)
+            > {"reflect": n - 1, "circular": n, "replicate": before + after if n else 0}[mode]
+        ):
+            raise ShapeError(f"pad: ({before}, {after}) in mode {mode!r} around the {n} of axis {axis}",
+                             "there are not enough elements to pad with")  # fmt: skip
+        at = g.scalar_op(Ops.SUB, g.iota(before + n + after, dtypes.int32), before)
+        if mode == "circular":
+            at = g.scalar_op(Ops.FLOORMOD, at, n)
+        elif mode == "replicate":
+            at = g.alu(Ops.MIN, g.alu(Ops.MAX, at, g.const_like(0, at)), g.const_like(n - 1, at))
+        else:
+            at = g.alu(Ops.MAX, at, g.scalar_op(Ops.MUL, at, -1))
+            at = g.alu(Ops.MIN, at, g.alu(Ops.SUB, g.const_like(2 * (n - 1), at), at))
+        x = g.along(x, axis, before + n + after, at)
+    return x
+
+
 class Movement(Maths):
     """Views, and arrays built from them."""
 
@@ -288,24 +315,28 @@ class Movement(Maths):
         Args:
             padding: flat (left, right, top, bottom, …) from the last axis on, or a (before, after) or None
                 per axis; one number for all ends.
-            mode: "constant"; there is no other yet.
-            value: what to pad with.
+            mode: "constant"; or "reflect" (the elements mirrored at the first and last one), "replicate"
+                (the first and last one again) or "circular" (the elements from the other end).
+            value: what to pad with, for "constant".
 
         Raises:
-            ShapeError: the padding does not fit the shape.
+            ShapeError: the padding does not fit the shape: "reflect" needs more elements than it adds at an
+                end, "circular" as many.
             DTypeError: the mode is not known.
 
         >>> Tensor([[1, 2]]).pad((1, 0, 0, 1)).tolist()
         [[0, 1, 2], [0, 0, 0]]
         """
         value = number("pad", value)
-        if mode != "constant":
-            raise DTypeError(f"pad: mode {mode!r}", "only 'constant' is there")
+        if mode not in _PAD_MODES:
+            raise DTypeError(f"pad: mode {mode!r}", f"it is one of {', '.join(_PAD_MODES)}")
         pairs = self._pairs("pad", padding)
         x = self
         if any(a < 0 or b < 0 for a, b in pairs):
             x = x.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, self.shape, strict=True)])
             pairs = tuple((max(a, 0), max(b, 0)) for a, b in pairs)
+        if mode != "constant":
+            return self._from_node(_continued(x.uop, pairs, mode), self._cell.device)
         node = g.pad(x.uop, pairs)
         fill = g.const(value, self.dtype)
         if fill is not g.const(0, self.dtype) and node is not x.uop:

@@ -22,7 +22,7 @@ from tiny_core.tensor.random import Random
 Sizes = int | Sequence[int]
 
 
-def _each(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
+def each_axis(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
     """One number for each of n axes."""
     out = (
         tuple([as_int(what, v) for v in value]) if isinstance(value, Iterable) else (as_int(what, value),) * n
@@ -34,13 +34,13 @@ def _each(what: str, value: Sizes, n: int, least: int) -> tuple[int, ...]:
     return out
 
 
-def _ends(padding: Sizes, n: int) -> tuple[tuple[int, int], ...]:
+def padding_ends(padding: Sizes, n: int) -> tuple[tuple[int, int], ...]:
     """(before, after) for each of n axes: from one number, one per axis, or flat pairs from the last axis
     on."""
     if isinstance(padding, Sequence) and len(padding) == 2 * n:
         flat = tuple(padding)
         return tuple((flat[2 * i], flat[2 * i + 1]) for i in reversed(range(n)))
-    return tuple((q, q) for q in _each("padding", padding, n, 0))
+    return tuple((q, q) for q in each_axis("padding", padding, n, 0))
 
 
 class NeuralOps(Random):
@@ -192,8 +192,8 @@ class NeuralOps(Random):
             )
         result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
         compute = g.accumulator(result)
-        strides, dilations = _each("stride", stride, n, 1), _each("dilation", dilation, n, 1)
-        padded = self.cast(compute).pad(((0, 0), (0, 0), *_ends(padding, n)))
+        strides, dilations = each_axis("stride", stride, n, 1), each_axis("dilation", dilation, n, 1)
+        padded = self.cast(compute).pad(((0, 0), (0, 0), *padding_ends(padding, n)))
         windows = padded._pool(kernel, strides, dilations)  # (N, C, out…, kernel…)
         out = windows.shape[2 : 2 + n]
         per_group = (1, outs) if groups == 1 else (1, groups, outs // groups)
@@ -229,10 +229,10 @@ class NeuralOps(Random):
             raise ShapeError(
                 f"{what}: window {kernel_size} over shape {self.shape}", f"it needs at least {n} axes"
             )
-        kernel = _each("kernel_size", kernel_size, n, 1)
-        steps = kernel if stride is None else _each("stride", stride, n, 1)
-        gaps = _each("dilation", dilation, n, 1)
-        ends = list(_ends(padding, n))
+        kernel = each_axis("kernel_size", kernel_size, n, 1)
+        steps = kernel if stride is None else each_axis("stride", stride, n, 1)
+        gaps = each_axis("dilation", dilation, n, 1)
+        ends = list(padding_ends(padding, n))
         grown = list(ends)
         if ceil_mode:
             for i, (size, k, s, d) in enumerate(zip(self.shape[-n:], kernel, steps, gaps, strict=True)):
@@ -309,10 +309,45 @@ class NeuralOps(Random):
         kernel, steps, gaps, _, grown = self._windows(
             "max_pool2d", kernel_size, stride, dilation, padding, ceil_mode
         )
+        return self._padded_windows(kernel, steps, gaps, grown).max(tuple(range(-len(kernel), 0)))
+
+    def max_pool2d_with_indices(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+    ) -> tuple[Self, Self]:
+        """`max_pool2d`, and where each result was within the last axes, as if these were one (int32): for
+        `max_unpool2d`.
+
+        >>> [t.tolist() for t in Tensor([[1, 2], [4, 3]]).max_pool2d_with_indices()]
+        [[[4]], [[2]]]
+        """
+        kernel, steps, gaps, ends, grown = self._windows(
+            "max_pool2d", kernel_size, stride, dilation, padding, ceil_mode
+        )
+        n = len(kernel)
+        windows = self._padded_windows(kernel, steps, gaps, grown)
+        first = windows.flatten(-n).argmax(-1).uop
+        shape, rank = first.shape, len(first.shape)
+        places, below = g.const(0, dtypes.int32, shape), 1
+        for i in reversed(range(n)):
+            step = g.scalar_op(Ops.MUL, g.iota_along(shape, rank - n + i), steps[i])
+            inside = g.scalar_op(Ops.MUL, g.scalar_op(Ops.IMOD, first, kernel[i]), gaps[i])
+            at = g.scalar_op(Ops.SUB, g.alu(Ops.ADD, step, inside), ends[i][0])
+            places = g.alu(Ops.ADD, places, g.scalar_op(Ops.MUL, at, below))
+            first, below = g.scalar_op(Ops.IDIV, first, kernel[i]), below * self.shape[i - n]
+        return windows.max(tuple(range(-n, 0))), self._from_node(places, self._cell.device)
+
+    def _padded_windows(
+        self, kernel: Sequence[int], steps: Sequence[int], gaps: Sequence[int], ends: list[tuple[int, int]]
+    ) -> Self:
+        """Windows over what is padded with the least value there is."""
         lead: tuple[tuple[int, int], ...] = ((0, 0),) * (self.ndim - len(kernel))
-        x = self.pad((*lead, *grown), value=self.dtype.min)
-        windows = self._from_node(x._pool(kernel, steps, gaps), self._cell.device)
-        return windows.max(tuple(range(-len(kernel), 0)))
+        x = self.pad((*lead, *ends), value=self.dtype.min)
+        return self._from_node(x._pool(tuple(kernel), tuple(steps), tuple(gaps)), self._cell.device)
 
     # ---- normalisation and attention ----------------------------------------------------------------------
 
