@@ -261,3 +261,9 @@ def test_parameter_made_from_a_view_is_whole() -> None:
     (w * Tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
     assert w.grad is not None
     assert w.grad.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_gradients_flow_through_copies_that_nobody_holds() -> None:
+    a = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    y = (((a * 2).contiguous() + 1).clone() * a).realize()
+    assert y.sum().gradient(a)[0].tolist() == [[5.0, 9.0], [13.0, 17.0]]

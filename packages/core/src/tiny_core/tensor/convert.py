@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Never
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
 from tiny_core.errors import DTypeError, ShapeError
+from tiny_core.tensor.linalg import LinearAlgebra
 from tiny_core.tensor.realize import engine
-from tiny_core.tensor.resample import Resampling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ _SHOWN = 64
 """A realized tensor of at most so many elements shows them in its repr."""
 
 
-class Conversions(Resampling):
+class Conversions(LinearAlgebra):
     """Data out."""
 
     __slots__ = ()

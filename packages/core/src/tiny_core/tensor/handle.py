@@ -3,7 +3,7 @@ Tensor.
 
 The layers are one class each, in one file each, every one a subclass of the one before: handle → elementwise
 → maths → movement → reduce → scan → sort → assign → index → scatter → creation → random → nnops → losses →
-convert → tensor.
+einsum → shaping → resample → linalg → convert → tensor.
 """
 
 from __future__ import annotations

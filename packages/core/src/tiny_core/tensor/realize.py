@@ -174,7 +174,8 @@ def _record(
     if GRAD:
         for node, buffer in latest.items():
             cell = cells.OWNERS[buffer]()
-            if cell is not None and not cell.leaf and not cell.param:
+            # of an array that nobody holds any more, others may have been computed
+            if cell is None or not (cell.leaf or cell.param):
                 made.append((buffer, [], node))
         for cell, result in zip(todo, results, strict=True):
             steps, buffer = g.movements(result)
