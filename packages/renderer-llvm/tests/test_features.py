@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,51 @@ def test_the_host_has_what_its_level_needs() -> None:
     name = features.host_arch()
     assert on(Arch()) >= set(features.BASELINES[name])
     assert CPU(Arch()).arch.name == name
+
+
+class Kernel:
+    """Stands in for the C library: answers arch_prctl(ARCH_GET_XCOMP_SUPP) as a kernel would."""
+
+    def __init__(self, mask: int, status: int) -> None:
+        self.mask, self.status = mask, status
+        self.asked: list[tuple[int, int]] = []
+
+    def syscall(self, number: ctypes.c_long, code: ctypes.c_long, pointer: object) -> int:
+        self.asked.append((number.value, code.value))
+        if self.status == 0:
+            pointer._obj.value = self.mask  # type: ignore[attr-defined]  # what ctypes.byref points to
+        return self.status
+
+
+@pytest.mark.parametrize(
+    ("mask", "status", "there"),
+    [
+        (0x602E7, 0, True),  # all that Sapphire Rapids has
+        (0x202E7, 0, False),  # tile configuration without tile data
+        (0x2E7, 0, False),
+        (0, -1, False),  # a kernel before 5.16: EINVAL
+    ],
+)
+def test_amx_is_there_if_the_kernel_gives_tiles(
+    mask: int, status: int, there: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kernel = Kernel(mask, status)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: kernel)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("flags : fpu sse2 pni avx amx_tile amx_int8 amx_bf16\n")
+    found = features.host_features("x86_64", str(cpuinfo))
+    assert {f for f in found if f.startswith("amx-")} == (set(features.UNUSED) if there else set())
+    assert {"sse2", "sse3", "avx"} <= found
+    assert kernel.asked == [(158, 0x1021)], "a question, not a request for permission"
+
+
+def test_a_machine_without_amx_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(features, "components", lambda: pytest.fail("asked"))
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("flags : fpu sse2\n")
+    assert features.host_features("x86_64", str(cpuinfo)) == {"sse2"}
 
 
 def test_tiles_are_known_but_not_used() -> None:

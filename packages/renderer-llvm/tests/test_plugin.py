@@ -15,6 +15,8 @@ from tiny_renderer_llvm.plugin import tiny_renderers
 def test_entry_points() -> None:
     points = {(e.group, e.name): e.value for e in distribution("tiny-renderer-llvm").entry_points}
     assert points == {
+        ("console_scripts", "tiny-llvm"): "tiny_renderer_llvm.command:script",
+        ("tiny.commands", "llvm"): "tiny_renderer_llvm.command:main",
         ("tiny.renderers", "LLVM"): "tiny_renderer_llvm.plugin",
         ("tiny.manifest", "llvm"): "tiny_renderer_llvm:plugin.toml",
     }

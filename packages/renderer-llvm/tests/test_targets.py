@@ -8,17 +8,18 @@ from llvm_kernels import Body, closed, compiled, render, special, variable
 from test_ops import BINARY, TERNARY, UNARY, kernel_of
 
 from tiny_core.api import Arch, DType, Ops, RenderError, TargetError, UOp, dtypes
-from tiny_renderer_llvm.amdgpu import CHIPS
-from tiny_renderer_llvm.elf import symbols
+from tiny_renderer_llvm import codeobject, elf
+from tiny_renderer_llvm.architectures import ARCHITECTURES
 from tiny_renderer_llvm.renderer import ARCHS, LLVMRenderer
 
 F32, I32, I64 = dtypes.float32, dtypes.int32, dtypes.int64
-MACHINES = {"x86_64": 62, "aarch64": 183} | dict.fromkeys(CHIPS, 224)  # e_machine, System V ABI
+GPUS = tuple(ARCHITECTURES)
+MACHINES = {"x86_64": 62, "aarch64": 183} | dict.fromkeys(GPUS, 224)  # e_machine, System V ABI
 _VALUES = (dtypes.bool_, *dtypes.ints, dtypes.float16, F32, dtypes.float64)
 
 
 @pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.parametrize("arch", ["aarch64", *CHIPS])
+@pytest.mark.parametrize("arch", ["aarch64", *GPUS])
 def test_every_declared_op_is_instructions(arch: str, vector: bool) -> None:
     # compile() raises if a library call is left
     can = LLVMRenderer(Arch(arch)).capabilities
@@ -29,7 +30,7 @@ def test_every_declared_op_is_instructions(arch: str, vector: bool) -> None:
 
 
 @pytest.mark.parametrize("vector", [False, True])
-@pytest.mark.parametrize("arch", ["aarch64", *CHIPS])
+@pytest.mark.parametrize("arch", ["aarch64", *GPUS])
 def test_every_cast_is_instructions(arch: str, vector: bool) -> None:
     lanes = 4 if vector else 0
     body = Body()
@@ -61,19 +62,20 @@ def group_sum(dtype: DType = F32) -> Body:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, F32, dtypes.float64, I32, I64], ids=lambda d: d.name)
-@pytest.mark.parametrize("arch", CHIPS)
+@pytest.mark.parametrize("arch", GPUS)
 def test_groups_near_memory_and_barriers(arch: str, dtype: DType) -> None:
     renderer = LLVMRenderer(Arch(arch))
     binary = compiled(group_sum(dtype), Arch(arch), block=(64, 1, 1))
-    found = symbols(binary)
-    assert found.machine == 224 and {"kernel", "kernel.kd"} <= found.defined and not found.missing
+    found = codeobject.read(binary)
+    assert {"kernel", "kernel.kd"} == {s.name for s in found.elf.dynamic[1:]}
+    assert found.kernel("kernel").descriptor.lds == 64 * dtype.itemsize
     assembly = renderer.compiler().assembly(render(group_sum(dtype), Arch(arch), (64, 1, 1)))
     assert f".amdhsa_group_segment_fixed_size {64 * dtype.itemsize}" in assembly
     # one wave needs no barrier on chips with waves of 64, where LLVM leaves a wave barrier
     assert "s_barrier" in assembly or renderer.capabilities.subgroup == 64
 
 
-@pytest.mark.parametrize("arch", CHIPS)
+@pytest.mark.parametrize("arch", GPUS)
 def test_several_waves_meet_at_a_barrier(arch: str) -> None:
     assembly = LLVMRenderer(Arch(arch)).compiler().assembly(render(group_sum(), Arch(arch), (256, 1, 1)))
     assert "s_barrier" in assembly
@@ -82,7 +84,7 @@ def test_several_waves_meet_at_a_barrier(arch: str) -> None:
     assert ".kernarg_segment_size: 16" in assembly, "no hidden arguments"
 
 
-@pytest.mark.parametrize("arch", CHIPS)
+@pytest.mark.parametrize("arch", GPUS)
 def test_masks_gates_and_scalars_on_gpus(arch: str) -> None:
     body = Body()
     item = body(special("item", 0, 32, I64))
@@ -92,15 +94,16 @@ def test_masks_gates_and_scalars_on_gpus(arch: str) -> None:
     lanes = UOp(Ops.STACK, dtypes.bool_, tuple(item * 4 + i < n for i in range(4)))
     y = body(UOp.param(1, dtypes.float16, 128).load(item * 4, lanes, UOp.const(1, dtypes.float16, 4), 4))
     body(UOp.param(2, F32, 128, "w").store(item * 4, x + y.cast(F32), lanes))
-    found = symbols(compiled(body, Arch(arch), (32, 1, 1)))
-    assert not found.missing
+    found = codeobject.read(compiled(body, Arch(arch), (32, 1, 1)))
+    said = found.kernel("kernel").metadata
+    assert said is not None and [a.kind for a in said.arguments] == ["global_buffer"] * 3 + ["by_value"]
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_objects_are_for_their_machine(arch: str) -> None:
     body = Body()
     body(UOp.param(0, F32, 1, "w").store(0, 1.0))
-    assert symbols(compiled(body, Arch(arch))).machine == MACHINES[arch.partition("_v")[0]]
+    assert elf.read(compiled(body, Arch(arch))).header.machine == MACHINES[arch.partition("_v")[0]]
 
 
 def test_wide_loads_of_an_item_are_one_instruction() -> None:
@@ -108,7 +111,7 @@ def test_wide_loads_of_an_item_are_one_instruction() -> None:
     item = body(special("item", 0, 32))
     x = body(UOp.param(0, F32, 128, align=16).load(item * 4, lanes=4, align=16))
     body(UOp.param(1, F32, 128, "w", 16).store(item * 4, x + x, align=16))
-    for arch in CHIPS:
+    for arch in GPUS:
         assembly = LLVMRenderer(Arch(arch)).compiler().assembly(render(body, Arch(arch), (32, 1, 1)))
         assert "global_load_dwordx4" in assembly or "global_load_b128" in assembly
         assert "global_store_dwordx4" in assembly or "global_store_b128" in assembly

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tiny_core import dtypes as dtypes
+    from tiny_core.codegen.pipeline import Generated as Generated
+    from tiny_core.codegen.pipeline import generate as generate
     from tiny_core.dtypes import DType as DType
     from tiny_core.errors import CompileError as CompileError
     from tiny_core.errors import DataError as DataError
@@ -22,16 +24,31 @@ if TYPE_CHECKING:
     from tiny_core.errors import TinyError as TinyError
     from tiny_core.ir import payload as payload
     from tiny_core.ir import text as text
+    from tiny_core.ir.matrix import Digit as Digit
+    from tiny_core.ir.matrix import Fragment as Fragment
+    from tiny_core.ir.matrix import MatrixUnit as MatrixUnit
     from tiny_core.ir.ops import ALU as ALU
     from tiny_core.ir.ops import ELEMENTWISE as ELEMENTWISE
     from tiny_core.ir.ops import Ops as Ops
+    from tiny_core.ir.pattern import Pattern as Pattern
+    from tiny_core.ir.pattern import Rule as Rule
     from tiny_core.ir.pattern import Rules as Rules
+    from tiny_core.ir.pattern import const as const
+    from tiny_core.ir.pattern import like as like
+    from tiny_core.ir.pattern import op as op
     from tiny_core.ir.pattern import rule as rule
+    from tiny_core.ir.pattern import scalar as scalar
     from tiny_core.ir.pattern import var as var
     from tiny_core.ir.rewrite import rewrite as rewrite
+    from tiny_core.ir.spec import check as check
     from tiny_core.ir.uop import UOp as UOp
     from tiny_core.plugins.hooks import hookimpl as hookimpl
+    from tiny_core.plugins.specs import Check as Check
+    from tiny_core.plugins.specs import CheckSpec as CheckSpec
     from tiny_core.plugins.specs import CommandSpec as CommandSpec
+    from tiny_core.plugins.specs import Fix as Fix
+    from tiny_core.plugins.specs import HintSpec as HintSpec
+    from tiny_core.plugins.specs import MockSpec as MockSpec
     from tiny_core.plugins.specs import RendererSpec as RendererSpec
     from tiny_core.plugins.specs import RuntimeSpec as RuntimeSpec
     from tiny_core.render.capabilities import GLOBAL as GLOBAL
@@ -42,6 +59,7 @@ if TYPE_CHECKING:
     from tiny_core.render.renderer import Compiled as Compiled
     from tiny_core.render.renderer import Compiler as Compiler
     from tiny_core.render.renderer import Renderer as Renderer
+    from tiny_core.render.resources import Resources as Resources
     from tiny_core.render.signature import ParamSpec as ParamSpec
     from tiny_core.render.signature import ScalarSpec as ScalarSpec
     from tiny_core.render.signature import Signature as Signature
@@ -55,11 +73,19 @@ _WHERE = {
     "dtypes": "tiny_core.dtypes:", "DType": "tiny_core.dtypes", "payload": "tiny_core.ir.payload:",
     "text": "tiny_core.ir.text:", "queue": "tiny_core.runtime.queue:", "UOp": "tiny_core.ir.uop",
     **dict.fromkeys(("ALU", "ELEMENTWISE", "Ops"), "tiny_core.ir.ops"),
-    **dict.fromkeys(("Rules", "rule", "var"), "tiny_core.ir.pattern"), "rewrite": "tiny_core.ir.rewrite",
+    **dict.fromkeys(("Pattern", "Rule", "Rules", "const", "like", "op", "rule", "scalar", "var"),
+                    "tiny_core.ir.pattern"),
+    "rewrite": "tiny_core.ir.rewrite",
+    "check": "tiny_core.ir.spec", **dict.fromkeys(("Generated", "generate"), "tiny_core.codegen.pipeline"),
     "hookimpl": "tiny_core.plugins.hooks",
-    **dict.fromkeys(("CommandSpec", "RendererSpec", "RuntimeSpec"), "tiny_core.plugins.specs"),
+    **dict.fromkeys(
+        ("Check", "CheckSpec", "CommandSpec", "Fix", "HintSpec", "MockSpec", "RendererSpec", "RuntimeSpec"),
+        "tiny_core.plugins.specs",
+    ),
     **dict.fromkeys(("GLOBAL", "REGISTER", "AddressSpace", "Capabilities"), "tiny_core.render.capabilities"),
+    **dict.fromkeys(("Digit", "Fragment", "MatrixUnit"), "tiny_core.ir.matrix"),
     **dict.fromkeys(("Arch", "Compiled", "Compiler", "Renderer"), "tiny_core.render.renderer"),
+    "Resources": "tiny_core.render.resources",
     **dict.fromkeys(("ParamSpec", "ScalarSpec", "Signature"), "tiny_core.render.signature"),
     **dict.fromkeys(
         ("Handle", "ProgramHandle", "Runtime", "RuntimeCapabilities"), "tiny_core.runtime.runtime"

@@ -241,6 +241,8 @@ def convert(value: Number, dtype: DType) -> Number:
     if dtype.kind == "bool":
         return bool(value)
     if dtype.is_float:
+        if 0 < dtype.bits < 64 and isinstance(value, int):
+            value = _exact_in_float64(value)
         try:
             return round_float(float(value), dtype)
         except OverflowError:
@@ -253,6 +255,18 @@ def convert(value: Number, dtype: DType) -> Number:
         value = int(value)
         return value if dtype.is_weak else int(min(max(value, dtype.min), dtype.max))
     return wrap(int(value), dtype)
+
+
+def _exact_in_float64(value: int) -> int:
+    """An integer of at most 53 significant bits that rounds to every narrower float as `value` does: what is
+    cut off sets the last bit (rounding to odd), so that nothing is rounded twice."""
+    size = abs(value)
+    cut = size.bit_length() - 53
+    if cut <= 0:
+        return value
+    kept = size >> cut
+    kept = (kept | (kept << cut != size)) << cut
+    return kept if value > 0 else -kept
 
 
 def wrap(value: int, dtype: DType) -> int:

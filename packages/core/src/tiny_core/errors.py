@@ -107,3 +107,8 @@ class DataError(TinyError, ValueError):
 
 class GradientError(TinyError, RuntimeError):
     """A gradient was asked for that does not exist: no differentiable path leads to the target."""
+
+
+class TraceError(TinyError, LookupError):
+    """A trace was asked for what it does not have: a kernel of that number, or a stage that its device has
+    not."""

@@ -133,7 +133,11 @@ DEBUG = Setting(
     "1 summary, 2 a line a kernel, 3 options and schedule, 4 source, 5 UOps, 6 rewrites, 7 assembly",
 )
 CHECK = Setting("CHECK", 0, "1: tensor indices and labels out of range raise IndexError; jit does not replay")
-SPEC = Setting("SPEC", 1, "0 no graph checks, 1 at stage borders, 2 after every pass")
+SPEC = Setting(
+    "SPEC",
+    1,
+    "0: graphs are not checked; 1: at the borders of stages; 2: after every pass, which errors name",
+)
 PLUGINS = Setting(
     "PLUGINS", "", "none, or names to allow (amd,llvm) or to deny (-nv), by distribution or token"
 )

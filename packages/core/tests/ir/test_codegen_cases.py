@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tiny_core import dtypes
-from tiny_core.codegen import axes, barriers, grid, loops, normalize, stage
+from tiny_core.codegen import axes, barriers, fragments, grid, loops, normalize, stage
 from tiny_core.codegen.commit import commit
 from tiny_core.codegen.expand import expand
 from tiny_core.codegen.linearize import linearize
 from tiny_core.ir import payload as p
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.text import format, parse
 from tiny_core.ir.uop import UOp
@@ -27,15 +28,16 @@ _CASES = Path(__file__).parent / "cases_codegen"
 _LANES = tuple((d, (2, 4, 8)) for d in (dtypes.float32, dtypes.int32, dtypes.bool_))
 _SPACES = (GLOBAL, REGISTER, AddressSpace("local", "group", 1 << 12))
 HOST = Capabilities("threads", frozenset(), frozenset(), _LANES, _SPACES, fma=frozenset({dtypes.float32}))
+TOY = MatrixUnit.parse("toy 4x4x2 lanes=4 a=float32x2:m4|k2 b=float32x2:n4|k2 c=float32x4:n4|m4")
 GRID = Capabilities(
     "grid", frozenset(), frozenset(), _LANES, _SPACES,
-    max_items=64, max_block=(64, 64, 64), max_grid=(1024, 1024, 1024),
+    max_items=64, max_block=(64, 64, 64), max_grid=(1024, 1024, 1024), matrices=(TOY,),
 )  # fmt: skip
 
 
 def plan(kernel: UOp) -> axes.Plan:
     options = kernel.payload(p.KernelInfo).options if kernel.arg is not None else ()
-    return axes.plan(kernel, options or ())
+    return axes.plan(kernel, options or (), (TOY,))
 
 
 def source_index(node: UOp) -> UOp:
@@ -53,6 +55,19 @@ def staged(kernel: UOp, target: Capabilities) -> UOp:
     return stage.stage(loops.separate(axes.apply(kernel, made)), made, target)
 
 
+def lowered(kernel: UOp) -> UOp:
+    made = plan(kernel)
+    graph = stage.stage(loops.separate(axes.apply(kernel, made)), made, GRID)
+    return fragments.lower(graph, made)
+
+
+def expanded_grid(kernel: UOp) -> UOp:
+    """All passes up to expansion."""
+    made = plan(kernel)
+    graph = fragments.lower(stage.stage(loops.separate(axes.apply(kernel, made)), made, GRID), made)
+    return expand(grid.parallelize(graph, made, GRID)[0], made, GRID)
+
+
 def parallelized(kernel: UOp, target: Capabilities) -> UOp:
     made = plan(kernel)
     graph = stage.stage(loops.separate(axes.apply(kernel, made)), made, target)
@@ -67,15 +82,18 @@ def expanded(kernel: UOp) -> UOp:
 PASSES: dict[str, Callable[[UOp], UOp]] = {
     "source_index": source_index,
     "collapse": collapse,
+    "unmask": normalize.unmask,
     "split": normalize.split,
     "merge": normalize.merge,
     "apply": apply,
     "separate": loops.separate,
+    "fragments": lowered,
     "stage_host": lambda k: staged(k, HOST),
     "stage_grid": lambda k: staged(k, GRID),
     "parallelize_host": lambda k: parallelized(k, HOST),
     "parallelize_grid": lambda k: parallelized(k, GRID),
     "expand": expanded,
+    "expand_grid": expanded_grid,
     "barriers": barriers.insert,
     "commit_host": lambda g: commit(g, host=True),
     "commit_grid": lambda g: commit(g, host=False),

@@ -32,7 +32,7 @@ def _matching(lines: list[str], pattern: str) -> list[str]:
 
 SUMMARY = r"^realized \d+ kernels of \d+ steps: scheduled in .*, compiled \d+ in .*, submitted in "
 KERNEL = r"^CPU +\d+  r_64_64_r64 +[\d.]+ [µm]?s +[\d.]+ GFLOPS +[\d.]+ GB/s"
-BORDER = r"^border \w+ \[64, 64\]: .*contraction.*; moves \d+ bytes, saves \d+ operations"
+BORDER = r"^      border \w+ \[64, 64\]: .*contraction.*; moves \d+ bytes, saves \d+ operations"
 SCHEDULE = r"^schedule of 3 items"
 OPTIONS = r"^r_64_64_r64: .*tile\(axis="
 SOURCE = r"^void r_64_64_r64\("
@@ -65,7 +65,7 @@ def test_each_level_adds_to_the_lower_ones(level: int) -> None:
 def test_borders_say_why_with_bytes_and_operations() -> None:
     """Both products are stored: each is read again by rows, and evaluating it there would repeat 64 times
     what 64·64·64 multiplications and additions give once."""
-    borders = _matching(_said(3), "^border ")
+    borders = _matching(_said(3), "^ +border ")
     assert len(borders) == 2
     for border in borders:
         moved, saved = map(int, re.findall(r"moves (\d+) bytes, saves (\d+) operations", border)[0])
@@ -77,6 +77,7 @@ def test_borders_say_why_with_bytes_and_operations() -> None:
 def test_where_nothing_is_compiled_there_is_no_assembly(dev: str) -> None:
     lines = _said(7, dev)
     assert _matching(lines, UOPS) and not _matching(lines, ASSEMBLY)
+    assert _matching(lines, r"^\(r_64_64_r64 has no assembly: PYTHON interprets the linear kernel\)$")
 
 
 def test_where_no_compiler_is_found_the_rest_is_said() -> None:
@@ -94,3 +95,14 @@ def test_where_no_compiler_is_found_the_rest_is_said() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "void e_2(" in done.stderr
+    assert "(e_2 has no assembly: NULL has no compiler here)" in done.stderr
+
+
+def test_a_device_that_runs_nothing_has_no_rates() -> None:
+    """Times and rates of kernels that are never run would be invented."""
+    script = "from tiny_core import Tensor; (Tensor([1.0] * 2000) * 3).realize()"
+    env = {**os.environ, "DEV": "NULL:C:x86_64", "TINY_DEBUG": "2"}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    line = done.stderr.splitlines()[0]
+    assert re.search(r"^NULL +1  e_2000 +not run +2 kFLOP +16 KB +in use", line), line
+    assert "GFLOPS" not in line and "GB/s" not in line

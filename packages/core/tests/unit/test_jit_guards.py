@@ -255,3 +255,20 @@ def test_contiguous_parts_are_recognised_as_the_scheduler_does() -> None:
         seen.add(arg is None)
         assert _begin(chain, base) == (None if arg is None else arg.offset)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["closed over", "passed"])
+def test_attributes_of_objects_are_read_when_recorded_and_the_check_finds_the_difference(given: bool) -> None:
+    class Model:
+        scale = 1.0
+
+    model = Model()
+    f = jit((lambda x, m: x * m.scale) if given else (lambda x: x * model.scale))
+    rest = (model,) if given else ()
+    for _ in range(3):
+        assert f(_tensor(1), *rest).item() == 1
+    model.scale = 3.0
+    assert f(_tensor(1), *rest).item() == 1  # as the help of jit says
+    with Context(JIT_CHECK=1), pytest.raises(JitError, match="differs by 2") as caught:
+        f(_tensor(1), *rest)
+    assert "help of jit" in caught.value.hint

@@ -56,7 +56,7 @@ def test_dev_selects_it_and_opens_it() -> None:
     assert runtime.options == {"memory": "2"}
     assert renderer is not None
     assert renderer.arch.name == "k1"
-    assert renderer.capabilities.space("scratch") is not None
+    assert renderer.capabilities.space("local") is not None
 
 
 def test_its_specs_are_what_its_manifest_says() -> None:
@@ -139,17 +139,17 @@ def test_an_elementwise_kernel_uses_its_own_instruction() -> None:
 
 def test_a_reduction() -> None:
     a = np.random.default_rng(0).standard_normal((16, 64)).astype(np.float32)
-    i, j = UOp.range(16, "i"), UOp.range(64, "j")
+    i, j = UOp.range(16, "i"), UOp.range(64, "j", "reduce")
     out, _ = run(param(0, 16).store(i, param(1, 1024).load(i * 64 + j).reduce(Ops.ADD, j)), a)
     np.testing.assert_allclose(out, a.sum(1, dtype=np.float64), rtol=1e-5, atol=1e-5)
 
 
 STAGED = (
-    payload.Option("tile", "i2", 4),
-    payload.Option("map", "i1", how="group"),
-    payload.Option("map", "i2.1", how="vector"),
-    payload.Option("order", axes=("i1", "i2.0", "i0", "i2.1")),
-    payload.Option("stage", "i1", slot=1, space="scratch", axes=("i0",)),
+    payload.Option("tile", "i1", 4),
+    payload.Option("map", "i0", how="group"),
+    payload.Option("map", "i1.1", how="vector"),
+    payload.Option("order", axes=("i0", "i1.0", "r0", "i1.1")),
+    payload.Option("stage", "i0", slot=1, axes=("r0",)),
 )
 
 
@@ -157,7 +157,7 @@ STAGED = (
 def test_a_matmul(options: tuple[payload.Option, ...] | None) -> None:
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((8, 32)).astype(np.float32), rng.standard_normal((32, 8)).astype(np.float32)
-    i, j, k = UOp.range(8, "i"), UOp.range(8, "j"), UOp.range(32, "k")
+    i, j, k = UOp.range(8, "i"), UOp.range(8, "j"), UOp.range(32, "k", "reduce")
     product = (param(1, 256).load(i * 32 + k) * param(2, 256).load(k * 8 + j)).reduce(Ops.ADD, k)
     out, source = run(param(0, 64).store(i * 8 + j, product), a, b, options=options)
     want = (a.astype(np.float64) @ b).ravel()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tiny_core import Device, Tensor, dtypes, nn
+from tiny_core import Device, GlobalCounters, Tensor, dtypes, nn
 from tiny_core.errors import DataError, DeviceError, DTypeError, ShapeError
 from tiny_core.nn.state import (
     get_parameters,
@@ -411,3 +411,31 @@ def test_shapes_and_dtypes_must_fit_and_nothing_is_assigned_before(oracle: Engin
     with pytest.raises(DTypeError, match="n: float32 for int32"):
         load_state_dict(model, {**state, "b": Tensor([9.0]), "n": Tensor([9.0])})
     assert model["a"].tolist() == [1.0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a mapped file cannot be truncated")
+@pytest.mark.parametrize(
+    "read",
+    [lambda t: t.numpy(), lambda t: t.tolist(), lambda t: t.to("CPU").realize(), lambda t: t[-1].item()],
+    ids=["numpy", "tolist", "to", "item"],
+)
+def test_a_file_that_is_truncated_after_it_was_loaded(
+    read: Callable[[Tensor], object], tmp_path: Path
+) -> None:
+    """Touching pages that the file has lost would kill the process (SIGBUS)."""
+    path = tmp_path / "w.safetensors"
+    safe_save({"w": Tensor(np.arange(100_000, dtype=np.float32))}, path)
+    loaded = safe_load(path)["w"]
+    assert loaded[3].to("CPU").item() == 3
+    os.truncate(path, 5000)
+    with pytest.raises(DataError, match=r"had 400[0-9]* bytes when it was opened and has 5000 now"):
+        read(loaded)
+
+
+def test_files_are_no_memory_in_use(tmp_path: Path) -> None:
+    safe_save({"w": Tensor(np.arange(100_000, dtype=np.float32))}, tmp_path / "w")
+    before = GlobalCounters.mem_used
+    loaded = safe_load(tmp_path / "w")["w"]
+    written = Tensor(np.arange(50_000, dtype=np.float32)).to(f"DISK:{tmp_path}/copy").realize()
+    assert GlobalCounters.mem_used - before < 100_000
+    del loaded, written

@@ -138,3 +138,15 @@ def test_properties() -> None:
     assert (x.ndim, x.numel(), x.element_size(), x.nbytes(), x.size(), x.size(-1)) == (2, 6, 2, 12, (2, 3), 3)
     assert x.is_floating_point()
     assert x.device == "CPU"
+
+
+def test_large_integers_become_floats_with_one_rounding() -> None:
+    """The middle between two float32s and a bit more: by way of float64, the middle, which goes to even."""
+    rng = np.random.default_rng(4)
+    values = [2**60 + 2**36 + 1, -(2**60 + 2**36 + 1), 2**62 - 1, 0, 1, 2**24 + 1]
+    values += [(int(v) << 40 | 1 << 39) + d for v in rng.integers(1, 2**23, 500) for d in (-1, 0, 1)]
+    for kind in (np.float32, np.float64):
+        dtype = dtypes.parse(np.dtype(kind).name)
+        assert [dtypes.convert(v, dtype) for v in values] == np.array(values, np.int64).astype(kind).tolist()
+    assert dtypes.convert(10**400, dtypes.float32) == math.inf
+    assert Tensor.full((1,), 2**60 + 2**36 + 1, dtype="float32").item() == float(2**60 + 2**37)

@@ -175,3 +175,32 @@ def test_constants_without_a_device_follow_their_operands() -> None:
     assert np.asarray((x.to("CPU") + Tensor([1.0])).tolist()) == [2.0]
     with pytest.raises(DeviceError):
         x + Tensor.ones(1, device="CPU")
+
+
+def _options() -> dict[str, Callable[[], object]]:
+    v, x, w = Tensor.ones(4), Tensor.ones(1, 2, 4, 4), Tensor.ones(3, 2, 3, 3)
+    rows, labels = Tensor.ones(2, 3), Tensor([0, 1])
+    return {
+        "gelu": lambda: v.gelu("anything"),
+        "div": lambda: v.div(2, rounding_mode="up"),
+        "pad": lambda: v.pad((1, 1), mode="around"),
+        "conv2d": lambda: x.conv2d(w, padding="same"),  # type: ignore[arg-type]  # the mistake
+        "max_pool2d": lambda: x.max_pool2d(2, padding="same"),  # type: ignore[arg-type]  # the mistake
+        "binary_crossentropy": lambda: v.binary_crossentropy(v, reduction="avg"),
+        "binary_crossentropy_logits": lambda: v.binary_crossentropy_logits(v, reduction="avg"),
+        "cross_entropy": lambda: rows.cross_entropy(labels, reduction="avg"),
+        "cross_entropy of probabilities": lambda: rows.cross_entropy(rows, reduction="avg"),
+        "sparse": lambda: rows.sparse_categorical_crossentropy(labels, reduction="avg"),
+        "nll_loss": lambda: rows.nll_loss(labels, reduction="avg"),
+        "label_smoothing": lambda: rows.cross_entropy(
+            labels,
+            label_smoothing="a lot",  # type: ignore[arg-type]  # the mistake
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", _options())
+def test_an_option_that_does_not_exist(name: str) -> None:
+    with pytest.raises(DTypeError) as caught:
+        _options()[name]()
+    assert caught.value.hint

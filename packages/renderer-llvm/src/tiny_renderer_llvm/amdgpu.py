@@ -1,13 +1,10 @@
 """Grid programs for AMD GPUs: `amdgpu_kernel`s with buffers in address space 1 and int64 scalars.
 
 LLVM's "User Guide for AMDGPU Backend" has the address spaces, the attributes and the memory model: near
-memory is LDS, a barrier is a release fence, `s_barrier` and an acquire fence at work-group scope. Objects
-are relocatable.
+memory is LDS, a barrier is a release fence, `s_barrier` and an acquire fence at work-group scope.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from tiny_core.api import (
     GLOBAL,
@@ -21,37 +18,15 @@ from tiny_core.api import (
     dtypes,
     payload,
 )
+from tiny_renderer_llvm.architectures import architecture
 from tiny_renderer_llvm.function import Dialect, Function
+from tiny_renderer_llvm.matrix import units
 from tiny_renderer_llvm.target import Target, operations, powers_of_two
 from tiny_renderer_llvm.types import element, in_memory
 
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A GPU architecture.
-
-    Args:
-        wave: work-items that run in lockstep.
-        lds: bytes of near memory that a work-group may use.
-        registers: 32-bit vector registers that a work-item may use (accumulation registers included).
-    """
-
-    wave: int
-    lds: int
-    registers: int
-
-
-# CDNA3 and CDNA4: instruction set references, sections "VGPRs" and "LDS"; RDNA3 and RDNA4: the same
-# sections. RDNA chips have both wave sizes; LLVM's default, and ours, is 32.
-CHIPS: dict[str, Chip] = {
-    "gfx942": Chip(wave=64, lds=64 << 10, registers=512),
-    "gfx950": Chip(wave=64, lds=160 << 10, registers=512),
-    "gfx1100": Chip(wave=32, lds=64 << 10, registers=256),
-    "gfx1201": Chip(wave=32, lds=64 << 10, registers=256),
-}
-
-_DTYPES = frozenset((dtypes.bool_, *dtypes.ints, dtypes.float16, dtypes.float32, dtypes.float64))
+_DTYPES = frozenset((dtypes.bool_, *dtypes.ints, *dtypes.floats))
 _AXES = "xyz"
+_SUMS = 160  # 32-bit registers of sums that leave enough of the 256 ordinary ones
 
 # Hidden arguments and registers that no kernel of ours reads. LLVM's attributor would find that out, but it
 # is an IR pass, and we run none.
@@ -62,16 +37,16 @@ _UNUSED = (
 
 
 class AMDGPU(Target):
-    """A GPU architecture of `CHIPS`; it has no features to choose."""
+    """A GPU architecture of `architectures`; it has no features to choose."""
 
     def __init__(self, arch: Arch) -> None:
-        chip = CHIPS[arch.name]
+        chip = architecture(arch.name)
         if arch.features:
             raise TargetError(
                 f"LLVM: {arch.name} has no feature {arch.features[0][0]!r}", "leave features out"
             )
         self.arch, self.cpu = arch, arch.name
-        self.features = f"+wavefrontsize{chip.wave}" if arch.name.startswith("gfx1") else ""
+        self.features = chip.target_features
         self.dialect = Dialect(
             triple="amdgcn-amd-amdhsa",
             kind="grid",
@@ -80,22 +55,21 @@ class AMDGPU(Target):
             fma=frozenset({dtypes.float16, dtypes.float32, dtypes.float64}),
             spaces={"global": 1, "local": 3},
         )
-        widths = powers_of_two(16)
+        widths = powers_of_two(32)  # fragments of matrix units have up to 32 bytes of fp8
         self.capabilities = Capabilities(
             launch="grid",
             dtypes=_DTYPES,
             ops=operations(_DTYPES, self.dialect.fma, trunc=True),
-            lanes=tuple((d, widths) for d in dtypes.storable if d in _DTYPES),
+            lanes=tuple((d, widths) for d in dtypes.storable),
             spaces=(GLOBAL, REGISTER, AddressSpace("local", "group", chip.lds, 16)),
             vector_bytes=16,
-            registers=chip.registers,
+            registers=chip.vgprs,
             subgroup=chip.wave,
-            max_items=1024,
-            max_block=(1024, 1024, 1024),
-            # a packet counts work-items in 32 bits along x; RDNA4 packs the other two group numbers into 16
-            # bits each
-            max_grid=((1 << 32) // 1024 - 1, 65535, 65535),
+            max_items=chip.max_items,
+            max_block=(chip.max_items,) * 3,
+            max_grid=chip.max_grid,
             fma=self.dialect.fma,
+            matrices=units(arch.name),
         )
 
     def open(self, f: Function, nodes: tuple[UOp, ...]) -> None:
@@ -132,7 +106,7 @@ class AMDGPU(Target):
         return [
             "nounwind", '"no-builtins"', f'"target-cpu"="{self.cpu}"', f'"target-features"="{self.features}"',
             f'"amdgpu-flat-work-group-size"="{size},{size}"', '"uniform-work-group-size"="true"',
-            *(f'"amdgpu-no-{what}"' for what in _UNUSED), *idle,
+            *(f'"amdgpu-no-{what}"' for what in _UNUSED), *idle, *_without_accumulators(f),
         ]  # fmt: skip
 
     def module(self, f: Function) -> list[str]:
@@ -141,8 +115,20 @@ class AMDGPU(Target):
             if node.op is Ops.BUFFER:
                 store = node.payload(payload.Storage)
                 of = f"[{store.size} x {in_memory(node.dtype)}]"
-                lines.append(f"{name} = internal addrspace(3) global {of} poison, align 16")
+                lines.append(f"{name} = internal addrspace(3) global {of} poison, align 64")
         return [*lines, "!llvm.module.flags = !{!0}", '!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}']
+
+
+def _without_accumulators(f: Function) -> list[str]:
+    """Return the attribute that keeps sums of matrix units in ordinary registers, where they leave enough of
+    them: else LLVM moves them from one accumulation register to another in every iteration."""
+    if not any(node.op is Ops.MATRIX for node in f.values):
+        return []
+    slots = {buf: 0 for buf, _ in f.traffic.slots.values()}
+    stores = (buf.payload(payload.Storage) for buf in slots)
+    sizes = zip(stores, (buf.dtype.itemsize for buf in slots), strict=True)
+    words = sum(s.size * max(1, s.lanes) * max(4, itemsize) // 4 for s, itemsize in sizes)
+    return ['"amdgpu-agpr-alloc"="0"'] if words <= _SUMS else []
 
 
 def _position(f: Function, node: UOp) -> str:

@@ -1,4 +1,7 @@
-"""LLVMCompiler: the text of an LLVM module to a relocatable object, in this process, through llvmlite.
+"""LLVMCompiler: the text of an LLVM module to what a loader takes, in this process, through llvmlite.
+
+For CPUs that is LLVM's relocatable object, which core's loader relocates; for AMD GPUs the code object that
+our linker makes of it.
 
 LLVM's code generator runs at level 1 with position-independent code in the small code model, and no IR
 passes run: on code of this kind they cost more than all the rest and give nothing, as the renderer already
@@ -19,8 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from tiny_core.api import CompileError, Compiler, DeviceError
-from tiny_renderer_llvm.elf import symbols
+from tiny_core.api import CompileError, Compiler, DeviceError, Resources
+from tiny_renderer_llvm.elf import EM_AMDGPU, symbols
 
 LEVEL: Final = 1
 _REMEMBERED: Final = 64
@@ -45,8 +48,7 @@ class LLVMCompiler(Compiler):
         self._sources: OrderedDict[bytes, str] = OrderedDict()
 
     def compile(self, source: str, name: str) -> bytes:
-        binary = self._run(source, "emit_object")
-        assert isinstance(binary, bytes)
+        binary = self.relocatable(source)
         found = symbols(binary)
         if found.missing:
             raise CompileError(
@@ -56,9 +58,17 @@ class LLVMCompiler(Compiler):
             )
         if name not in found.defined:
             raise CompileError(f"the compiled module does not define {name}", source=source)
+        if found.machine == EM_AMDGPU:
+            binary = _link(binary, name, source)
         self._sources[hashlib.sha256(binary).digest()] = source
         if len(self._sources) > _REMEMBERED:
             self._sources.popitem(last=False)
+        return binary
+
+    def relocatable(self, source: str) -> bytes:
+        """Return the object that LLVM makes of a module; raises CompileError like `compile`."""
+        binary = self._run(source, "emit_object")
+        assert isinstance(binary, bytes)
         return binary
 
     def assembly(self, source: str) -> str:
@@ -107,6 +117,22 @@ class LLVMCompiler(Compiler):
 
     def listing(self, binary: bytes, source: str) -> str:
         return self.assembly(source)
+
+    def resources(self, binary: bytes, name: str) -> Resources | None:
+        if not self.triple.startswith("amdgcn"):
+            return None  # a CPU's object says nothing of registers
+        from tiny_renderer_llvm import codeobject, occupancy
+
+        return occupancy.resources(codeobject.read(binary).kernel(name))
+
+
+def _link(binary: bytes, name: str, source: str) -> bytes:
+    from tiny_renderer_llvm.link import link  # only grid targets need it
+
+    try:
+        return link([binary])
+    except CompileError as error:
+        raise CompileError(f"{name}: {error.message}", error.hint, source) from None
 
 
 def _installed_version() -> str:

@@ -2,8 +2,9 @@
 
 Names are LLVM's; the kernel's (`avx512_vnni`, `sse4_1`) are accepted as well. Features come from feature
 bits, never from a CPU's name. On Linux /proc/cpuinfo lists the CPUID bits whose register state the kernel has
-enabled in XCR0 (it clears the others at boot, arch/x86/kernel/fpu/xstate.c); AMX needs a permission besides,
-which `amx_permitted` asks for. On other systems the baseline of the architecture is taken.
+enabled in XCR0 (it clears the others at boot, arch/x86/kernel/fpu/xstate.c); AMX also needs a kernel that
+gives processes its tile data on request, which `tiles_supported` asks. On other systems the baseline of the
+architecture is taken.
 """
 
 from __future__ import annotations
@@ -48,8 +49,13 @@ BASELINES: dict[str, tuple[str, ...]] = {
 # What the calling conventions of these architectures pass floats in.
 ALWAYS = frozenset({"sse2", "neon"})
 
-# Detected, and never switched on: nothing generates code for them yet, and tiles need `amx_permitted` first.
+# Detected, and never switched on: nothing generates code for them yet, and a process must be given permission
+# (ARCH_REQ_XCOMP_PERM) before it uses tiles.
 UNUSED = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
+
+_SYS_ARCH_PRCTL = 158
+_ARCH_GET_XCOMP_SUPP = 0x1021
+_TILES = 1 << 17 | 1 << 18  # XFEATURE_XTILECFG, XFEATURE_XTILEDATA
 
 
 def host_arch() -> str:
@@ -93,27 +99,39 @@ def from_cpuinfo(text: str, table: dict[str, tuple[str, ...]]) -> frozenset[str]
     return frozenset()
 
 
-def host_features(arch: str) -> frozenset[str]:
-    """Return the features of this machine, which is of architecture `arch`."""
+def host_features(arch: str, cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
+    """Return the features of this machine, which is of architecture `arch`; `cpuinfo` is where Linux lists
+    them."""
     found = frozenset(BASELINES[arch])
     if sys.platform == "linux":
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        with open(cpuinfo, encoding="ascii", errors="replace") as file:
             found |= from_cpuinfo(file.read(), known_features(arch))
-    return found
+    tiles = {f for f in found if f.startswith("amx-")}
+    return found - tiles if tiles and not tiles_supported() else found
 
 
-def amx_permitted() -> bool:
-    """Ask Linux for permission to use AMX tile data in this process, and return whether it is there.
+def tiles_supported() -> bool:
+    """Return whether a process may ask Linux for AMX tile data.
 
-    arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), Documentation/arch/x86/xstate.rst. It enlarges the
-    signal frame of every thread, so it is asked only where tiles are about to be used.
+    arch_prctl(ARCH_GET_XCOMP_SUPP), Documentation/arch/x86/xstate.rst: which components of the register state
+    the kernel knows to manage. The question changes nothing, whereas permission itself enlarges the signal
+    frame of every thread and is left to whoever uses tiles. Kernels that do not know the question have no
+    tiles to give.
     """
+    return components() & _TILES == _TILES
+
+
+def components() -> int:
+    """Return the components of the register state that the kernel manages, as bits of XCR0; 0 where it
+    cannot say."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return False
+        return 0
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    return int(libc.syscall(ctypes.c_long(158), ctypes.c_long(0x1023), ctypes.c_long(18))) == 0
+    mask = ctypes.c_uint64()
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    arguments = (ctypes.c_long(_SYS_ARCH_PRCTL), ctypes.c_long(_ARCH_GET_XCOMP_SUPP), ctypes.byref(mask))
+    return mask.value if int(call(*arguments)) == 0 else 0
 
 
 def complete(

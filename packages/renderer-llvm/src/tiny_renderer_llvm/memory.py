@@ -1,8 +1,8 @@
 """LOAD and STORE: addresses, register slots, masks and gates.
 
-A lane that its gate turns off touches no memory of ours. A gate that is one bool for all lanes chooses
-between the address and that of a constant (host), or branches; other gates are masked loads and stores,
-which LLVM turns into predicated code where the target has no masks.
+A lane that its gate turns off gives nothing of what it touches. A gate that is one bool for all lanes chooses
+between the address and that of a constant (host), or of the first element (grid), or branches; other gates
+are masked loads and stores, which LLVM turns into predicated code where the target has no masks.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ def render_load(f: Function, node: UOp) -> str:
     if slot is not None:
         return f.slots.get(slot, "poison")  # a slot that was never stored holds nothing in particular
     buf, lanes, align = node.src[0].base, lanes_of(node), node.payload(payload.Access).align
+    one = _uniform(node.src[2]) if len(node.src) > 2 else None
+    if len(node.src) > 2 and f.dialect.kind == "grid" and _reaches(buf, lanes if one is not None else 0):
+        return _load_first(f, node, buf, one)
     pointer, at = address(f, buf, node.src[1])
     t = vector(in_memory(node.dtype), lanes)
     if len(node.src) < 3:
         return _as_value(f, node, f.emit(f"load {t}, {pointer} {at}, align {align}"))
     gate, alternative = node.src[2], node.src[3]
-    one = _uniform(gate)
     if one is None:
         other = _as_memory(f, alternative)
         name = f"@llvm.masked.load.{mangle(in_memory(node.dtype), lanes)}.p{f.dialect.spaces[_space(buf)]}"
@@ -66,6 +68,39 @@ def render_load(f: Function, node: UOp) -> str:
     return _as_value(
         f, node, _load_branching(f, t, f"{pointer} {at}, align {align}", f.value(one), alternative)
     )
+
+
+def _reaches(buf: UOp, lanes: int) -> bool:
+    """Whether an access of so many lanes at element 0 stays within the buffer."""
+    arg = buf.arg
+    assert isinstance(arg, payload.Param | payload.Storage)
+    return arg.size >= max(1, lanes)
+
+
+def _load_first(f: Function, node: UOp, buf: UOp, one: UOp | None) -> str:
+    """Write a gated LOAD of a grid program without a branch: where the gate is off, element 0 is read instead
+    and thrown away. `one` gates all lanes; if there is none, lanes are loaded one by one."""
+    lanes, align = lanes_of(node), node.payload(payload.Access).align
+    pointer, of = f.dialect.pointer(_space(buf)), in_memory(node.dtype)
+    base, index, gate = f.pointers[buf], f.wide(node.src[1]), node.src[2]
+    if one is not None:
+        on = f.value(one)
+        place = f.emit(f"select i1 {on}, i64 {index}, i64 0")
+        at = f.emit(f"getelementptr {of}, {pointer} {base}, i64 {place}")
+        loaded = _as_value(f, node, f.emit(f"load {vector(of, lanes)}, {pointer} {at}, align {align}"))
+        v = value_type(node)
+        return f.emit(f"select i1 {on}, {v} {loaded}, {v} {f.value(node.src[3])}")
+    t, text, mask = vector(of, lanes), "poison", f.value(gate)
+    for k in range(lanes):
+        on = f.value(gate.src[k]) if gate.op is Ops.STACK else f.emit(
+            f"extractelement {vector('i1', lanes)} {mask}, i64 {k}")  # fmt: skip
+        mine = f.emit(f"add nsw i64 {index}, {k}") if k else index
+        place = f.emit(f"select i1 {on}, i64 {mine}, i64 0")
+        at = f.emit(f"getelementptr {of}, {pointer} {base}, i64 {place}")
+        got = f.emit(f"load {of}, {pointer} {at}, align {node.dtype.itemsize}")
+        text = f.emit(f"insertelement {t} {text}, {of} {got}, i64 {k}")
+    v, loaded = value_type(node), _as_value(f, node, text)
+    return f.emit(f"select {vector('i1', lanes)} {mask}, {v} {loaded}, {v} {f.value(node.src[3])}")
 
 
 def _load_either(f: Function, node: UOp, t: str, pointer: str, at: str, gate: str) -> str:

@@ -22,8 +22,9 @@ from tiny_core.api import (
     UOp,
     payload,
 )
-from tiny_renderer_llvm import casts, control, expressions, index, lanes, memory, slots
-from tiny_renderer_llvm.amdgpu import AMDGPU, CHIPS
+from tiny_renderer_llvm import casts, control, expressions, index, lanes, matrix, memory, slots
+from tiny_renderer_llvm.amdgpu import AMDGPU
+from tiny_renderer_llvm.architectures import ARCHITECTURES
 from tiny_renderer_llvm.cpu import CPU
 from tiny_renderer_llvm.expressions import RULES, operand_dtype
 from tiny_renderer_llvm.features import BASELINES
@@ -33,7 +34,7 @@ from tiny_renderer_llvm.target import Target
 if TYPE_CHECKING:
     from tiny_renderer_llvm.compiler import LLVMCompiler
 
-ARCHS: Final = (*BASELINES, *CHIPS)
+ARCHS: Final = (*BASELINES, *ARCHITECTURES)
 _ALU: Final = frozenset(op for op, _ in RULES)
 _PLAIN: Final = re.compile(r"[A-Za-z_$.][A-Za-z0-9_$.]*")
 
@@ -59,7 +60,7 @@ class LLVMRenderer(Renderer):
     def __init__(self, arch: Arch) -> None:
         if arch.name and arch.name not in ARCHS:
             raise TargetError(f"LLVM: unknown architecture {arch.name!r}", f"known are {', '.join(ARCHS)}")
-        self.target: Target = AMDGPU(arch) if arch.name in CHIPS else CPU(arch)
+        self.target: Target = AMDGPU(arch) if arch.name in ARCHITECTURES else CPU(arch)
         self.arch = self.target.arch
         self.capabilities: Capabilities = self.target.capabilities
         self._widths: dict[DType, tuple[int, ...]] = dict(self.capabilities.lanes)
@@ -91,6 +92,8 @@ class LLVMRenderer(Renderer):
         elif op in _VALUES:
             self._check(node)
             f.values[node] = _VALUES[op](f, node)
+        elif op is Ops.MATRIX:
+            f.values[node] = matrix.render_matrix(f, node, self.arch.name)
         elif op in _EFFECTS:
             _EFFECTS[op](f, node)
         elif op is Ops.PARAM or op is Ops.BUFFER:

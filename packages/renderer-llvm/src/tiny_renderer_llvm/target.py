@@ -60,10 +60,12 @@ def operations(of: frozenset[DType], fused: frozenset[DType], trunc: bool) -> fr
         trunc: whether rounding toward zero is an instruction.
     """
     ops = _EVERYWHERE | ({Ops.TRUNC} if trunc else frozenset())
-    pairs = {(op, d) for d in of for op in ops if (op, kind_of(d)) in RULES}
+    bits = frozenset((*dtypes.fp8s, dtypes.bfloat16))  # these move, and core converts them by their bits
+    pairs = {(op, d) for d in of - bits for op in ops if (op, kind_of(d)) in RULES}
     if dtypes.float16 not in fused:  # by way of f32 it would round twice; MUL and ADD say what happens
         pairs.discard((Ops.MULACC, dtypes.float16))
-    return frozenset(pairs | {(op, d) for d in of for op in (Ops.CAST, Ops.BITCAST)})
+    pairs |= {(op, d) for d in of & bits for op in (Ops.WHERE, Ops.BITCAST)}
+    return frozenset(pairs | {(op, d) for d in of - bits for op in (Ops.CAST, Ops.BITCAST)})
 
 
 def powers_of_two(most: int) -> tuple[int, ...]:

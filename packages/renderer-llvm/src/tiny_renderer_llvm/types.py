@@ -11,6 +11,8 @@ _ELEMENTS: dict[DType, str] = {
     dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
     dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64",
     dtypes.float16: "half", dtypes.float32: "float", dtypes.float64: "double",
+    # floats that are moved and handed to matrix units, and computed with as their bits
+    dtypes.bfloat16: "i16", **dict.fromkeys(dtypes.fp8s, "i8"),
 }  # fmt: skip
 _SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 
@@ -19,7 +21,7 @@ def element(dtype: DType) -> str:
     """Return the type of a value of `dtype`.
 
     Raises:
-        RenderError: LLVM code for it is left to core's decompositions (bfloat16, fp8), or it is weak or void.
+        RenderError: it is weak or void.
     """
     known = _ELEMENTS.get(dtype)
     if known is None:
@@ -62,6 +64,8 @@ def number(dtype: DType, bits: int) -> str:
             return str(bits - (1 << dtype.bits) if bits >> (dtype.bits - 1) else bits)
     if dtype is dtypes.float16:
         return f"0xH{bits:04X}"
+    if dtype.bits < 16 or dtype is dtypes.bfloat16:  # an integer in LLVM
+        return str(bits - (1 << dtype.bits) if bits >> (dtype.bits - 1) else bits)
     if dtype is dtypes.float32:  # LLVM writes a float as the double of the same value
         bits = int.from_bytes(struct.pack("<d", struct.unpack("<f", bits.to_bytes(4, "little"))[0]), "little")
     return f"0x{bits:016X}"

@@ -1,5 +1,5 @@
 target triple = "amdgcn-amd-amdhsa"
-@near0 = internal addrspace(3) global [64 x float] poison, align 16
+@near0 = internal addrspace(3) global [64 x float] poison, align 64
 !llvm.module.flags = !{!0}
 !0 = !{i32 1, !"amdhsa_code_object_version", i32 500}
 define amdgpu_kernel void @kernel(ptr addrspace(1) noundef %p0, ptr addrspace(1) noundef %p1) #0 {

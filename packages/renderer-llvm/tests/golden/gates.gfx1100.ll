@@ -4,31 +4,26 @@ target triple = "amdgcn-amd-amdhsa"
 define amdgpu_kernel void @kernel(ptr addrspace(1) noundef %p0, ptr addrspace(1) noundef %p1, i64 noundef %s0) #0 {
 entry:
   %v1 = icmp slt i64 %s0, 64
-  %v2 = getelementptr float, ptr addrspace(1) %p0, i64 %s0
-  br i1 %v1, label %on3, label %off4
-on3:
-  %v5 = load float, ptr addrspace(1) %v2, align 4
-  br label %off4
-off4:
-  %v6 = phi float [ %v5, %on3 ], [ 0x3FF0000000000000, %entry ]
-  %v7 = load <4 x float>, ptr addrspace(1) %p0, align 4
-  %v8 = insertelement <4 x i1> poison, i1 %v1, i64 0
-  %v9 = shufflevector <4 x i1> %v8, <4 x i1> poison, <4 x i32> zeroinitializer
-  br i1 %v1, label %on10, label %off11
-on10:
-  %v12 = load <4 x float>, ptr addrspace(1) %v2, align 4
-  br label %off11
-off11:
-  %v13 = phi <4 x float> [ %v12, %on10 ], [ %v7, %off4 ]
-  %v14 = insertelement <4 x float> poison, float %v6, i64 0
-  %v15 = shufflevector <4 x float> %v14, <4 x float> poison, <4 x i32> zeroinitializer
-  %v16 = fadd <4 x float> %v13, %v15
-  %v17 = getelementptr float, ptr addrspace(1) %p1, i64 %s0
-  br i1 %v1, label %on18, label %off19
-on18:
-  store <4 x float> %v16, ptr addrspace(1) %v17, align 4
-  br label %off19
-off19:
+  %v2 = select i1 %v1, i64 %s0, i64 0
+  %v3 = getelementptr float, ptr addrspace(1) %p0, i64 %v2
+  %v4 = load float, ptr addrspace(1) %v3, align 4
+  %v5 = select i1 %v1, float %v4, float 0x3FF0000000000000
+  %v6 = load <4 x float>, ptr addrspace(1) %p0, align 4
+  %v7 = insertelement <4 x i1> poison, i1 %v1, i64 0
+  %v8 = shufflevector <4 x i1> %v7, <4 x i1> poison, <4 x i32> zeroinitializer
+  %v9 = select i1 %v1, i64 %s0, i64 0
+  %v10 = getelementptr float, ptr addrspace(1) %p0, i64 %v9
+  %v11 = load <4 x float>, ptr addrspace(1) %v10, align 4
+  %v12 = select i1 %v1, <4 x float> %v11, <4 x float> %v6
+  %v13 = insertelement <4 x float> poison, float %v5, i64 0
+  %v14 = shufflevector <4 x float> %v13, <4 x float> poison, <4 x i32> zeroinitializer
+  %v15 = fadd <4 x float> %v12, %v14
+  %v16 = getelementptr float, ptr addrspace(1) %p1, i64 %s0
+  br i1 %v1, label %on17, label %off18
+on17:
+  store <4 x float> %v15, ptr addrspace(1) %v16, align 4
+  br label %off18
+off18:
   ret void
 }
 attributes #0 = { nounwind "no-builtins" "target-cpu"="gfx1100" "target-features"="+wavefrontsize32" "amdgpu-flat-work-group-size"="64,64" "uniform-work-group-size"="true" "amdgpu-no-dispatch-ptr" "amdgpu-no-queue-ptr" "amdgpu-no-implicitarg-ptr" "amdgpu-no-dispatch-id" "amdgpu-no-hostcall-ptr" "amdgpu-no-multigrid-sync-arg" "amdgpu-no-heap-ptr" "amdgpu-no-default-queue" "amdgpu-no-completion-action" "amdgpu-no-lds-kernel-id" "amdgpu-no-flat-scratch-init" "amdgpu-no-workgroup-id-x" "amdgpu-no-workgroup-id-y" "amdgpu-no-workgroup-id-z" "amdgpu-no-workitem-id-x" "amdgpu-no-workitem-id-y" "amdgpu-no-workitem-id-z" }

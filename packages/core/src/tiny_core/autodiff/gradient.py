@@ -21,6 +21,7 @@ from tiny_core.ir.uop import UOp
 from tiny_core.tensor import cell as cells
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import history
+from tiny_core.tensor.lines import notes, user_line
 
 _REARRANGE = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
 
@@ -50,6 +51,7 @@ def differentiate(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[Found]:
     reach: dict[UOp, bool] = {}
     for node in order:
         reach[node] = node in wanted or any(reach[s] for s in sources[node])
+    here, forward = (user_line(), notes.of(order)) if notes.on else (None, {})
     cotangents: dict[UOp, UOp] = {root: seed}
     for node in reversed(order):
         c = cotangents.get(node)
@@ -57,7 +59,10 @@ def differentiate(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[Found]:
             continue
         for source, part in _contributions(node, c, sources[node], reach):
             have = cotangents.get(source)
-            cotangents[source] = part if have is None else g.alu(Ops.ADD, have, part)
+            total = cotangents[source] = part if have is None else g.alu(Ops.ADD, have, part)
+            if forward:
+                for made in (part, total):
+                    notes.add_gradient(made, forward[node], here)
     ghosts = any(history.ghost_of(n) for n in order)
     computed = [(n, ids) for n in order if n.op is Ops.BUFFER and (ids := history.cut_from(n))]
     return [_found(t, cotangents.get(a), computed, ghosts) for t, a in zip(targets, aims, strict=True)]

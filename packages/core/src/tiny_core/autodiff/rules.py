@@ -123,7 +123,10 @@ def _fused(n: UOp, c: UOp, need: Sequence[bool]) -> Cotangents:
     return mul(c, y) if need[0] else None, mul(c, x) if need[1] else None, c
 
 
-def _cosine(x: UOp) -> UOp:
+def _slope_of_sine(x: UOp) -> UOp:
+    """The cosine, which is spelled sin(x + pi/2); where x is such a sum already, -sin."""
+    if x.op is Ops.ADD and x.src[1] is g.const_like(math.pi / 2, x):
+        return neg(g.alu(Ops.SIN, x.src[0]))
     return g.alu(Ops.SIN, g.scalar_op(Ops.ADD, x, math.pi / 2))
 
 
@@ -328,7 +331,7 @@ RULES: dict[Ops, Rule] = {
     # transcendental
     Ops.EXP2: lambda n, c, _: (mul(c, g.scalar_op(Ops.MUL, n, math.log(2))),),
     Ops.LOG2: lambda n, c, _: (div(c, g.scalar_op(Ops.MUL, n.src[0], math.log(2))),),
-    Ops.SIN: lambda n, c, _: (mul(c, _cosine(n.src[0])),),
+    Ops.SIN: lambda n, c, _: (mul(c, _slope_of_sine(n.src[0])),),
     # piecewise
     Ops.MAX: _extreme,
     Ops.MIN: _extreme,

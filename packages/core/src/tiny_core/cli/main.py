@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "devices": "what DEV can name, and which one is used",
-    "plugins": "installed plugins: `tiny plugins list`",
+    "plugins": "list, show, check and make plugins: `tiny plugins list|show|check|new`",
     "doctor": "try every plugin in a process of its own and say what to do",
     "settings": "environment variables, their values and what they do",
+    "trace": "run a script and show the kernels it launches: `tiny trace SCRIPT.py [-- WORDS]`",
     "cache": "the persistent kernel cache: `tiny cache info`, `tiny cache clear`",
 }
 
@@ -55,10 +56,14 @@ def _dispatch(words: list[str]) -> int:
         about = (module.__doc__ or "").partition("\n\n")[0]
         parser = argparse.ArgumentParser(prog=f"tiny {name}", description=about)
         module.add_arguments(parser)
+        given = argparse.Namespace()
+        if getattr(module, "TAKES_WORDS", False):  # argparse would take them for arguments of its own
+            end = rest.index("--") if "--" in rest else len(rest)
+            rest, given.words = rest[:end], rest[end + 1 :]
         try:
-            arguments = parser.parse_args(rest)
-        except SystemExit as end:  # argparse has printed what is wrong, or the help that was asked for
-            return end.code if isinstance(end.code, int) else 2
+            arguments = parser.parse_args(rest, given)
+        except SystemExit as stop:  # argparse has printed what is wrong, or the help that was asked for
+            return stop.code if isinstance(stop.code, int) else 2
         code: int = module.run(arguments)
         return code
     return _external(name, rest)

@@ -28,6 +28,20 @@ def plain(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def text(lines: str) -> None:
+    """Print text; on a terminal, lines that begin with `#` stand out, and indented ones stand back."""
+    if not sys.stdout.isatty():
+        print(lines)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines.split("\n"):
+        style = "bold" if line.startswith("#") else "dim" if line.startswith("    ") else ""
+        console.print(Text(line, style=style))
+
+
 def as_json(value: object) -> None:
     """Print a value as JSON."""
     print(json.dumps(value, indent=2))

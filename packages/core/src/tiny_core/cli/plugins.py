@@ -1,4 +1,4 @@
-"""List installed plugins from their metadata and manifests; nothing of them is imported."""
+"""List, show, check and make plugins: what is installed, and tools for who writes one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,40 @@ _WORST = (State.BROKEN, State.INCOMPATIBLE, State.DISABLED, State.UNAVAILABLE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["list"], help="what to do")
-    parser.add_argument("--json", action="store_true", help="print JSON, with every field")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|check|new")
+    about = "List installed plugins from their metadata and manifests; nothing of them is imported."
+    listing = actions.add_parser("list", help=about, description=about)
+    about = "Show all that is known of one plugin: what it offers, where it comes from, its state, and why."
+    show = actions.add_parser("show", help=about, description=about)
+    show.add_argument("name", help="a distribution, a name from its entry points, or a token")
+    about = "Check a plugin before it is published: manifest, contracts, loading, packaging."
+    check = actions.add_parser("check", help=about, description=about)
+    check.add_argument("what", help="a source folder, a wheel file, or the name of an installed plugin")
+    check.add_argument(
+        "--limit", type=float, default=20.0, metavar="S", help="seconds that each attempt to load it may take"
+    )
+    about = "Write the source of a backend that works, in a new folder."
+    new = actions.add_parser("new", help=about, description=about)
+    new.add_argument("name", help="of the device, as DEV will say it: letters, digits, dashes")
+    new.add_argument("--path", metavar="DIR", default="", help="folder to write; default: ./NAME-tiny")
+    for each in (listing, show, check, new):
+        each.add_argument("--json", action="store_true", help="print JSON, with every field")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the plugins; returns the exit code."""
+    """Do it; returns the exit code."""
+    if arguments.action == "new":
+        from tiny_core.cli.plugin_new import run as run_new
+
+        return run_new(arguments)
+    if arguments.action == "check":
+        from tiny_core.cli.plugin_check import run as run_check
+
+        return run_check(arguments)
+    if arguments.action == "show":
+        from tiny_core.cli.plugin_show import run as run_show
+
+        return run_show(arguments)
     records = [record(plugin) for plugin in catalog().plugins]
     if arguments.json:
         output.as_json(records)

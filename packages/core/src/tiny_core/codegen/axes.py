@@ -14,6 +14,7 @@ from tiny_core.codegen.opaque import simplify_around
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.payload import AxisKind, Option
 from tiny_core.ir.uop import UOp
@@ -39,6 +40,26 @@ class Axis:
     padded: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Pieces that a matrix unit runs along.
+
+    Args:
+        unit: which.
+        axes: names of the pieces that are m, n and k.
+        lane: the `item` axis of the unit's lanes.
+    """
+
+    unit: MatrixUnit
+    axes: tuple[str, str, str]
+    lane: str = "lane"
+
+    @property
+    def range(self) -> UOp:
+        """The lane, as a RANGE."""
+        return UOp.range(self.unit.lanes, self.lane, "item")
+
+
 @dataclass(slots=True)
 class Plan:
     """All axes by name, the nesting order of the pieces, and the operands to stage.
@@ -49,6 +70,8 @@ class Plan:
         stages: the options that stage operands, and
         staged: the LOAD that each of them names, as `apply` leaves it.
         grouped: pieces that items share.
+        units: matrix units of the target, and
+        matrix: the pieces that one of them runs along.
     """
 
     axes: dict[str, Axis]
@@ -56,6 +79,8 @@ class Plan:
     stages: list[Option] = field(default_factory=list)
     staged: list[UOp] = field(default_factory=list)
     grouped: set[str] = field(default_factory=set)
+    units: tuple[MatrixUnit, ...] = ()
+    matrix: Matrix | None = None
 
     def piece(self, name: str) -> Piece:
         """Return the piece called `name`; raises OptionError with the names there are."""
@@ -81,17 +106,18 @@ def kernel_axes(kernel: UOp) -> list[UOp]:
     """Return the RANGEs of a kernel, output axes first, each kind in the order of its names."""
     ranges = [n for n in kernel.toposort() if n.op is Ops.RANGE]
     return sorted(
-        ranges, key=lambda r: (r.payload(p.Range).kind == "reduce", _name_key(r.payload(p.Range).axis))
+        ranges, key=lambda r: (r.payload(p.Range).kind == "reduce", name_key(r.payload(p.Range).axis))
     )
 
 
-def _name_key(name: str) -> tuple[int, str]:
+def name_key(name: str) -> tuple[int, str]:
+    """Return what sorts names of axes of one kind."""
     digits = name[1:].rstrip("abcdefghijklmnopqrstuvwxyz").split("_")[0]
     return int(digits or 0), name
 
 
-def plan(kernel: UOp, options: tuple[Option, ...]) -> Plan:
-    """Return what `options` make of the axes of `kernel`.
+def plan(kernel: UOp, options: tuple[Option, ...], units: tuple[MatrixUnit, ...] = ()) -> Plan:
+    """Return what `options` make of the axes of `kernel`, on a target with these matrix units.
 
     Raises:
         OptionError: an option names an axis that does not exist, or does not apply to it.
@@ -102,9 +128,12 @@ def plan(kernel: UOp, options: tuple[Option, ...]) -> Plan:
         stop = r.src[0]
         size = int(stop.value) if stop.is_const else 0
         axes[arg.axis] = Axis(r, size, [Piece(arg.axis, size, 1, arg.kind)])
-    out = Plan(axes, list(axes))
+    out = Plan(axes, list(axes), units=units)
     for option in options:
         _APPLY[option.kind](out, option)
+    if out.matrix is not None:
+        # lanes are neighbours, so theirs is the innermost axis of items
+        out.order += [out.matrix.lane, *(f"{out.matrix.lane}.{what}" for what in "abc")]
     for option in out.stages:
         if option.axis:
             out.piece(option.axis)  # it may have been tiled since
@@ -169,7 +198,34 @@ def _stage(plan: Plan, option: Option) -> None:
     plan.stages.append(option)
 
 
-_APPLY = {"tile": _tile, "map": _map, "order": _order, "pad": _pad, "group": _group, "stage": _stage}
+def _matrix(plan: Plan, option: Option) -> None:
+    unit = next((u for u in plan.units if u.name == option.unit), None)
+    if unit is None:
+        known = ", ".join(u.name for u in plan.units)
+        raise OptionError(
+            f"the target has no matrix unit {option.unit!r}", f"it has {known}" if known else "it has none"
+        )
+    if plan.matrix is not None or len(option.axes) != 3:
+        raise OptionError(
+            "a kernel has one matrix option, with three axes", "those that are m, n and k of the unit"
+        )
+    names = []
+    for what, name, extent in zip("mnk", option.axes, (unit.m, unit.n, unit.k), strict=True):
+        reduce = plan.owner(name).range.payload(p.Range).kind == "reduce"
+        if reduce != (what == "k"):
+            raise OptionError(f"axis {name!r} cannot be {what} of {unit.name}")
+        if plan.piece(name).size != extent:
+            _tile(plan, Option("tile", name, n=extent))
+            name = f"{name}.1"
+        plan.piece(name).kind = "matrix"
+        names.append(name)
+    plan.matrix = Matrix(unit, (names[0], names[1], names[2]))
+
+
+_APPLY = {
+    "tile": _tile, "map": _map, "order": _order, "pad": _pad, "group": _group, "stage": _stage,
+    "matrix": _matrix,
+}  # fmt: skip
 
 
 def load_of(kernel: UOp, slot: int, access: int) -> UOp:

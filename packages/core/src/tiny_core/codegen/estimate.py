@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tiny_core.ir import payload as p
 from tiny_core.ir.interval import bounds
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import ALU, COMPARE, Ops
 from tiny_core.ir.uop import UOp
 
@@ -66,6 +67,9 @@ def measure(linear: UOp) -> Estimate:
         elif op in ALU and op not in _FREE:
             if node.dtype.is_float or node in data:
                 flops += runs * max(node.size, 1) * (2 if op is Ops.MULACC else 1)
+        elif op is Ops.MATRIX:
+            unit = node.payload(MatrixUnit)
+            flops += runs * 2 * unit.m * unit.n * unit.k // unit.lanes
         elif op is Ops.TARGET:
             flops += runs * node.payload(p.TargetOp).cost
     total = sum(min(n, b.payload(p.Param).size) * b.dtype.itemsize for (b, _), n in touched.items())

@@ -11,18 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
+from typing import TypeVar
 
 from tiny_core import dtypes
 from tiny_core.codegen.axes import Plan, identity
 from tiny_core.codegen.opaque import data_in, simplify_with
+from tiny_core.dtypes import DType
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.algebra.index import from_linear, linear_form
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import ELEMENTWISE, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
 
+_Maybe = TypeVar("_Maybe", UOp, UOp | None)
 Where = dict[UOp, int]
 Values = dict[tuple[int, ...], UOp]
 MAX_COPIES = 1 << 12  # copies of one node that unrolling may make
@@ -155,6 +159,8 @@ class _Expander:
                 self.values[node] = {at: self.after(node, w) for at, w in self.places(node)}
             case Ops.RANGE:
                 self.values[node] = self.range(node)
+            case Ops.MATRIX:
+                self.values[node] = {at: self.matrix(node, w) for at, w in self.places(node)}
             case _:
                 self.values[node] = {at: self.alu(node, w) for at, w in self.places(node)}
 
@@ -198,6 +204,17 @@ class _Expander:
             src = [s if s.shape else s.splat(lanes) for s in src]
         made = tuple(src)
         return node if made == node.src else node.replace(made)
+
+    def matrix(self, node: UOp, where: Where) -> UOp:
+        """The products alone, added to zeros: `add_to` puts an accumulator in their place."""
+        unit = node.payload(MatrixUnit)
+        src = [self.get(s, where) for s in node.src[:2]]
+        a, b = (
+            s if s.shape else s.splat(f.width if f.width > 1 else 0)
+            for s, f in zip(src, (unit.a, unit.b), strict=True)
+        )
+        zero = UOp.const(0, unit.c.dtype, unit.c.width if unit.c.width > 1 else 0)
+        return UOp(Ops.MATRIX, node.dtype, (a, b, zero), unit)
 
     def after(self, node: UOp, where: Where) -> UOp:
         effects: list[UOp] = []
@@ -294,12 +311,66 @@ class _Expander:
             low = simplify(index - (lanes - 1))
             loaded = buf.load(low, None, None, lanes, alignment(buf, low, lanes))
             return UOp(Ops.SHUFFLE, node.dtype, (loaded,), p.Shuffle(tuple(range(lanes - 1, -1, -1))))
+        across = self.across(node, step, where)
+        if across is not None:
+            return across
+        at, run = self.runs(node.dtype, index, step, lanes, where)
+        if run > 1:
+            wide = [
+                buf.load(at[k], part_of(gate, k, run), part_of(alt, k, run), run, alignment(buf, at[k], run))
+                for k in range(0, lanes, run)
+            ]
+            return UOp(Ops.SHUFFLE, node.dtype, tuple(wide), p.Shuffle(tuple(range(lanes))))
         parts = []
         for k in range(lanes):
             g = None if gate is None else lane_of(gate, k)
             a = None if alt is None else lane_of(alt, k)
-            parts.append(self.scalar_load(buf, self.at_lane(index, step, k, where), g, a))
+            parts.append(self.scalar_load(buf, at[k], g, a))
         return UOp(Ops.STACK, node.dtype, tuple(parts))
+
+    def across(self, node: UOp, step: int | None, where: Where) -> UOp | None:
+        """Return the value of a LOAD without neighbours along its lanes, but along a piece that is unrolled:
+        as lanes of wide loads that all copies share; None if there is no such piece."""
+        if self.capabilities.launch != "grid" or not step or _is_register(node):
+            return None
+        terms, _ = linear_form(node.src[1])
+        rows = [
+            r for r in self.copied[node]
+            if terms.get(r) == 1 and int(r.src[0].value) in self.capabilities.widths(node.dtype)
+        ]  # fmt: skip
+        if not rows or any(a not in (rows[0],) and rows[0] in a.ranges for a in terms):
+            return None
+        row, lanes = rows[0], self.lanes(node)
+        n, mine = int(row.src[0].value), where[row]
+        buf = self.get(node.src[0], where)
+        first, _ = self.address(node.src[1], {**where, row: 0})
+        gates = [self.get(node.src[2], {**where, row: k}) for k in range(n)] if len(node.src) == 4 else []
+        others = [self.get(node.src[3], {**where, row: k}) for k in range(n)] if len(node.src) == 4 else []
+        parts = []
+        for k in range(lanes):
+            at = self.at_lane(first, step, k, where)
+            gate, alt = (_gathered(of, k) if of else None for of in (gates, others))
+            wide = buf.load(at, gate, alt, n, alignment(buf, at, n))
+            parts.append(wide.lane(mine))
+        return UOp(Ops.STACK, node.dtype, tuple(parts))
+
+    def runs(
+        self, dtype: DType, index: UOp, step: int | None, lanes: int, where: Where
+    ) -> tuple[list[UOp], int]:
+        """Return the index of each lane, and the length of the runs of neighbours that lanes fall into."""
+        at = [self.at_lane(index, step, k, where) for k in range(lanes)]
+        if step is not None:
+            return at, 1
+        forms = [linear_form(x) for x in at]
+        run = lanes // 2
+        while run > 1:
+            if run in self.capabilities.widths(dtype) and all(
+                forms[k][0] == forms[k - k % run][0] and forms[k][1] == forms[k - k % run][1] + k % run
+                for k in range(lanes)
+            ):
+                return at, run
+            run //= 2
+        return at, 1
 
     def scalar_load(self, buf: UOp, index: UOp, gate: UOp | None, alt: UOp | None) -> UOp:
         if gate is not None and gate.is_const:
@@ -324,9 +395,16 @@ class _Expander:
             return [buf.store(index, wide, gate, alignment(buf, index, lanes))]
         if step == 0:
             raise OptionError("lanes of a vector axis store to one location")
+        at, run = self.runs(buf.dtype, index, step, lanes, where)
+        if run > 1:
+            whole = value if value.shape else value.splat(lanes)
+            return [
+                buf.store(at[k], part_of(whole, k, run), part_of(gate, k, run), alignment(buf, at[k], run))
+                for k in range(0, lanes, run)
+            ]
         return [
             buf.store(
-                self.at_lane(index, step, k, where),
+                at[k],
                 lane_of(value, k) if value.shape else value,
                 None if gate is None else lane_of(gate, k),
             )
@@ -356,6 +434,8 @@ class _Expander:
         """
         if not loops:
             return []
+        if any(n.src[0].op is Ops.MATRIX for n in team):
+            return [((), loops)]
         whole: list[tuple[tuple[UOp, ...], tuple[UOp, ...]]] = [((), loops)]
         trips = [int(r.src[0].value) if r.src[0].is_const else MAX_COPIES for r in loops]
         floats = any(n.payload(p.Reduce).op is Ops.ADD and n.dtype.is_float for n in team)
@@ -426,6 +506,8 @@ class _Expander:
         }
 
     def add_to(self, op: Ops, total: UOp, part: UOp) -> UOp:
+        if part.op is Ops.MATRIX:
+            return part.replace((*part.src[:2], total))
         lanes = total.shape[0] if total.shape else 0
         if lanes and not part.shape:
             part = part.splat(lanes)
@@ -436,6 +518,8 @@ class _Expander:
     def combine(self, node: UOp, parts: list[UOp]) -> UOp:
         """Reduce values, then the lanes of a reduced vector piece, in a balanced order."""
         op = node.payload(p.Reduce).op
+        while len(parts) > 1 and parts[1].op is Ops.MATRIX:  # of no loop: one adds to the other's sum
+            parts = [self.add_to(op, parts[0], parts[1]), *parts[2:]]
         while len(parts) > 1:
             pairs = [parts[k].alu(op, parts[k + 1]) for k in range(0, len(parts) - 1, 2)]
             parts = pairs + parts[len(parts) & ~1 :]
@@ -461,6 +545,25 @@ def lane_of(value: UOp, k: int) -> UOp:
     if not value.shape:
         return value
     return value.src[k] if value.op is Ops.STACK else value.lane(k)
+
+
+def _is_register(node: UOp) -> bool:
+    base = node.src[0].base
+    return base.op is Ops.BUFFER and base.payload(p.Storage).space == "register"
+
+
+def _gathered(values: list[UOp], lane: int) -> UOp:
+    """Return the same lane of several values as one value."""
+    return UOp(Ops.STACK, values[0].dtype, tuple(lane_of(v, lane) for v in values))
+
+
+def part_of(value: _Maybe, first: int, lanes: int) -> _Maybe:
+    """Return some neighbouring lanes of a value, looking through STACK; None of None."""
+    if value is None:
+        return None
+    if value.op is Ops.STACK:
+        return UOp(Ops.STACK, value.dtype, value.src[first : first + lanes])
+    return UOp(Ops.SHUFFLE, value.dtype, (value,), p.Shuffle(tuple(range(first, first + lanes))))
 
 
 def alignment(buf: UOp, index: UOp, lanes: int) -> int:

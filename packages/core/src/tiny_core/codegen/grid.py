@@ -54,7 +54,7 @@ def parallelize(kernel: UOp, plan: Plan, capabilities: Capabilities) -> tuple[UO
         index |= _unflatten(whole, kinds["thread"])
     grid = _special("group", kinds["group"], capabilities.max_grid, index)
     own = _own_ranges(kernel) if kinds["thread"] or kinds["group"] or kinds["item"] else {}
-    teams = _teams(own, kinds["item"])
+    teams = _teams(own, kinds["item"], plan.matrix.lane if plan.matrix is not None else "")
     block = _special("item", [team[0] for team in teams], capabilities.max_block, index)
     for team in teams:
         for r in team:
@@ -66,16 +66,16 @@ def parallelize(kernel: UOp, plan: Plan, capabilities: Capabilities) -> tuple[UO
     return mapper.run(kernel), Launch(parallel, grid, block)
 
 
-def _teams(own: dict[UOp, frozenset[UOp]], items: list[UOp]) -> list[list[UOp]]:
+def _teams(own: dict[UOp, frozenset[UOp]], items: list[UOp], lane: str) -> list[list[UOp]]:
     """Sort item RANGEs into dimensions of the group. Two of one length share a dimension if nothing depends
-    on both: what a row's items reduce first, they map over next."""
+    on both: what a row's items reduce first, they map over next. The lane of a matrix unit is the fastest."""
     together: set[tuple[UOp, UOp]] = set()
     for over in set(own.values()):
         here = [r for r in items if r in over]
         together.update((a, b) for a in here for b in here if a is not b)
     teams: list[list[UOp]] = []
     for r in items:
-        for team in teams:
+        for team in teams if r.payload(p.Range).axis != lane else ():
             if all(_size(o) == _size(r) and (o, r) not in together for o in team):
                 team.append(r)
                 break

@@ -2,14 +2,17 @@
 
 Contractions: a tile of output elements per group and of registers per item, both operands staged in near
 memory for a slice of the reduction. Rows: a group per row, items along it, combining through near memory.
-Everything else: an element, or a few, per item.
+Everything else: an element, or a few, per item. Where a group is one item with vectors, it is what a thread
+of a host is.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from tiny_core.codegen.heuristic import Access, Facts, name, pad, run, tile
+from tiny_core import settings
+from tiny_core.codegen.heuristic import Access, Facts, name, pad, run, stream, tile
 from tiny_core.ir.payload import Option
 from tiny_core.render.capabilities import Capabilities
 
@@ -23,7 +26,14 @@ FEW = 64  # groups below which it does not matter how they are made
 def fill(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
     """Return options that fill a grid with the kernel's output axes."""
     from tiny_core.codegen.contraction import _only, _operands
+    from tiny_core.codegen.matrix_options import units
 
+    by_unit = units(facts, capabilities) if settings.OPTIMIZE.value else None
+    if by_unit is not None:
+        return by_unit
+
+    if capabilities.max_items == 1 and capabilities.lanes and settings.OPTIMIZE.value:
+        return _cores(facts, capabilities)
     operands = _operands(facts)
     if operands is not None and capabilities.max_items >= SIDE * SIDE and capabilities.space("local"):
         a, b = operands
@@ -34,6 +44,15 @@ def fill(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
     if facts.inner and length >= SHORT and capabilities.space("local"):
         return _rows(facts, capabilities)
     return _elements(facts, capabilities)
+
+
+def _cores(facts: Facts, capabilities: Capabilities) -> tuple[Option, ...]:
+    """Groups of one item whose values have lanes are cores with vectors: they run what a host's threads
+    do."""
+    from tiny_core.codegen.contraction import block
+
+    made = block(facts, capabilities) or stream(facts, capabilities)
+    return tuple(replace(o, how="group") if o.how == "thread" else o for o in made)
 
 
 def _contraction(

@@ -1,8 +1,8 @@
 """Normal form of a kernel's axes, before options are chosen.
 
 `split` cuts an axis wherever an index divides it by a constant, so that indices become linear. `merge` joins
-output axes, or reduce axes, that every access walks as one. In and out: a kernel. Afterwards axes are renamed
-i0, i1, …, r0, r1, …
+output axes, or reduce axes, that every access walks as one; `unmask` drops masks of what is masked already.
+In and out: a kernel. Afterwards axes are renamed i0, i1, …, r0, r1, …
 """
 
 from __future__ import annotations
@@ -13,14 +13,36 @@ from tiny_core.codegen.axes import kernel_axes
 from tiny_core.codegen.opaque import simplify_around
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
+from tiny_core.ir.algebra.compare import parts_of
 from tiny_core.ir.algebra.index import linear_form
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 
 
 def normalize(kernel: UOp) -> UOp:
-    """Return the kernel with split, merged and renamed axes."""
-    return rename(merge(split(kernel)))
+    """Return the kernel with split, merged and renamed axes, and without masks that say nothing."""
+    return rename(merge(split(unmask(kernel))))
+
+
+def unmask(kernel: UOp) -> UOp:
+    """Drop WHEREs that put zeros where a LOAD has zeros already: what is padded after a conversion."""
+    found: dict[UOp, UOp] = {}
+    for node in kernel.toposort():
+        if node.op is not Ops.WHERE or not (node.src[2].is_const and _is_zero(node.src[2])):
+            continue
+        inner = node.src[1]
+        while inner.op is Ops.CAST:
+            inner = inner.src[0]
+        if inner.op is Ops.LOAD and len(inner.src) == 4 and inner.src[3].is_const and _is_zero(inner.src[3]):
+            gates = set(parts_of(Ops.AND, inner.src[2]))
+            if gates.issuperset(parts_of(Ops.AND, node.src[0])):
+                found[node] = node.src[1]
+    return kernel.substitute(found) if found else kernel
+
+
+def _is_zero(node: UOp) -> bool:
+    """Whether a CONST is a zero, and not a negative one."""
+    return node.payload(p.Const).bits == 0
 
 
 def split(kernel: UOp) -> UOp:

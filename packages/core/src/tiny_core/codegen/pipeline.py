@@ -4,21 +4,24 @@
 loops. 2. options: those given in KernelInfo, else the heuristic's; `axes.plan` turns them into pieces of
 axes. 3. axes.apply: RANGEs become pieces; padding becomes masks while indices are still whole expressions. 4.
 loops.separate: one RANGE per loop, before anything is placed in one. 5. stage: operands are brought into near
-memory; needs loops, and must precede lanes and copies. 6. grid.parallelize: thread, group and item pieces;
-reductions over items go through near memory. 7. expand: lanes, copies of the code, registers and explicit
-loops. 8. barriers.insert: once all reads and writes of near memory are in the graph. 9. plugin rules, point
-"after expand". 10. commit: indices become int32 or int64, once no pass needs their algebra. 11. decompose:
-what the target lacks, on typed nodes, between two simplifications. 12. plugin rules, "before linearize";
-linearize; plugin rules, "after linearize". The linear specification is checked.
+memory; needs loops, and must precede lanes and copies. 6. fragments.lower: what a matrix unit does becomes
+lanes of a subgroup and their elements; tiles are in terms of whole pieces before. 7. grid.parallelize:
+thread, group and item pieces; reductions over items go through near memory. 8. expand: lanes, copies of the
+code, registers and explicit loops. 9. barriers.insert: once all reads and writes of near memory are in the
+graph. 10. plugin rules, point "after expand". 11. commit: indices become int32 or int64, once no pass needs
+their algebra. 12. decompose: what the target lacks, on typed nodes, between two simplifications. 13. plugin
+rules, "before linearize"; linearize; plugin rules, "after linearize". What goes in and the
+linear list are held against their specifications; with `TINY_SPEC=2`, what every pass makes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tiny_core import settings
-from tiny_core.codegen import axes, barriers, grid, loops, stage
+from tiny_core.codegen import axes, barriers, fragments, grid, loops, stage
 from tiny_core.codegen.commit import commit
 from tiny_core.codegen.decompose import decompose
 from tiny_core.codegen.estimate import estimate
@@ -29,8 +32,9 @@ from tiny_core.codegen.normalize import normalize
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
 from tiny_core.ir.ops import Ops
-from tiny_core.ir.spec import check
+from tiny_core.ir.spec import Stage, check
 from tiny_core.ir.uop import UOp
+from tiny_core.render.capabilities import Capabilities
 from tiny_core.render.renderer import Renderer
 from tiny_core.render.signature import ParamSpec, ScalarSpec, Signature
 
@@ -63,34 +67,67 @@ def generate(kernel: UOp, renderer: Renderer) -> Generated:
     """
     capabilities = renderer.capabilities
     info = kernel.payload(p.KernelInfo) if kernel.arg is not None else p.KernelInfo()
-    normal = normalize(kernel)
+    made = _Checks(capabilities)
+    made.border("kernel", kernel)
+    normal = made.by("normalize", "normal", normalize(kernel))
     options = info.options
     if options is None:
         options = choose(normal, capabilities)
-    plan = axes.plan(normal, options)
-    graph = loops.separate(axes.apply(normal, plan))
-    graph = stage.stage(graph, plan, capabilities)
+    plan = axes.plan(normal, options, capabilities.matrices)
+    graph = made.by("axes.apply", "pieces", axes.apply(normal, plan), plan.order)
+    graph = made.by("loops.separate", "separate", loops.separate(graph), plan.order)
+    graph = made.by("fragments.prepare", "separate", fragments.prepare(graph, plan), plan.order)
+    graph = made.by("stage", "staged", stage.stage(graph, plan, capabilities), plan.order)
+    graph = made.by("fragments.lower", "staged", fragments.lower(graph, plan), plan.order)
     graph, launch = grid.parallelize(graph, plan, capabilities)
-    graph = expand(graph, plan, capabilities)
+    graph = made.by("grid.parallelize", "parallel", graph, plan.order)
+    graph = made.by("expand", "loops", expand(graph, plan, capabilities))
     if capabilities.launch == "grid":
-        graph = barriers.insert(graph)
-    graph = _plugin(renderer, "after expand", graph)
-    graph = simplify(commit(graph, capabilities.launch == "threads"))
-    graph = simplify(decompose(graph, capabilities))
-    graph = _plugin(renderer, "before linearize", graph)
+        graph = made.by("barriers.insert", "ordered", barriers.insert(graph))
+    graph = _plugin(renderer, "after expand", graph, "loops")
+    graph = made.by("commit", "committed", commit(graph, capabilities.launch == "threads"))
+    graph = made.by("simplify", "committed", simplify(graph))
+    graph = made.by("decompose", "decomposed", decompose(graph, capabilities))
+    # simplification may write what the target lacks (an AND of bools for a WHERE): that is taken apart again
+    graph = made.by("simplify", "decomposed", decompose(simplify(graph), capabilities))
+    graph = _plugin(renderer, "before linearize", graph, "decomposed")
     info = replace(info, name=name_of(normal) if info.name == "kernel" else info.name, options=options)
-    linear = _plugin(renderer, "after linearize", linearize(graph, info))
-    if settings.SPEC.value:
-        check(linear, "linear", capabilities)
+    linear = made.border("linear", linearize(graph, info), "linearize")
+    linear = _plugin(renderer, "after linearize", linear, "linear")
     flops, nbytes = estimate(linear)
     return Generated(
         normal.replace(arg=info), linear, signature(kernel, linear, info.name, launch), flops, nbytes
     )
 
 
-def _plugin(renderer: Renderer, point: str, graph: UOp) -> UOp:
+class _Checks:
+    """Holds what passes make against the specifications, as often as `TINY_SPEC` says."""
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
+        self.level = settings.SPEC.value
+
+    def border(self, stage: Stage, graph: UOp, after: str = "") -> UOp:
+        """Return what goes from one stage to the next, checked unless checks are off."""
+        if self.level:
+            check(graph, stage, self.capabilities, after=after)
+        return graph
+
+    def by(self, name: str, stage: Stage, graph: UOp, order: Collection[str] | None = None) -> UOp:
+        """Return what the pass called `name` has made, checked where every pass is."""
+        if self.level > 1:
+            check(graph, stage, self.capabilities, after=name, order=order)
+        return graph
+
+
+def _plugin(renderer: Renderer, point: str, graph: UOp, stage: Stage) -> UOp:
     rule = renderer.rules.get(point)
-    return graph if rule is None else rule(graph)
+    if rule is None:
+        return graph
+    graph = rule(graph)
+    if settings.SPEC.value:
+        check(graph, stage, renderer.capabilities, after=f"rules of {renderer.name}, {point}")
+    return graph
 
 
 def name_of(kernel: UOp) -> str:

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from tiny_core import dtypes
 from tiny_core.codegen.axes import Plan
+from tiny_core.codegen.stage_items import spread
 from tiny_core.errors import OptionError
 from tiny_core.ir import payload as p
 from tiny_core.ir.algebra import simplify
@@ -81,7 +82,7 @@ def stage(kernel: UOp, plan: Plan, capabilities: Capabilities) -> UOp:
     Raises:
         OptionError: the operand does not exist, its index has no linear form, or its tile does not fit.
     """
-    number = 0
+    number, used = 0, dict[str, int]()
     for option, named in zip(plan.stages, plan.staged, strict=True):
         # a load that is reduced more than once has a copy in each loop
         loads = [n for n in kernel.toposort() if n.op is Ops.LOAD and _original(n) is named]
@@ -90,15 +91,34 @@ def stage(kernel: UOp, plan: Plan, capabilities: Capabilities) -> UOp:
         for load in loads:
             tile = tile_of(load, plan, option.axis)
             space = capabilities.space(option.space)
-            nbytes = tile.size * load.dtype.itemsize
+            tile.dims = _layout(tile.dims, option.axes, plan)
+            held = _held(load, kernel, plan)
+            nbytes = _strides(tile.dims, option.n)[1] * held.dtype.itemsize
+            if capabilities.launch == "grid":  # what a group has is shared by all its tiles
+                nbytes = used[option.space] = used.get(option.space, 0) + nbytes
             if space is None or (space.bytes and nbytes > space.bytes):
                 have = f"{space.bytes} bytes" if space else "no such space"
                 raise OptionError(
                     f"staging {nbytes} bytes of operand {option.slot} in {option.space!r}: {have}"
                 )
-            kernel = kernel.substitute({load: _staged(tile, plan, option, number, capabilities)})
+            kernel = kernel.substitute({held: _staged(tile, held, plan, option, number, capabilities)})
             number += 1
     return kernel
+
+
+def _held(load: UOp, kernel: UOp, plan: Plan) -> UOp:
+    """Return what a tile of `load` holds: itself, or, where a matrix unit takes another dtype, what it has
+    been converted to, so that it is converted once."""
+    if plan.matrix is None:
+        return load
+    wanted = (plan.matrix.unit.a.dtype, plan.matrix.unit.b.dtype)
+    held, nodes = load, kernel.toposort()
+    while held.dtype not in wanted:
+        users = [n for n in nodes if held in n.src]
+        if len(users) != 1 or users[0].op is not Ops.CAST:
+            return load
+        held = users[0]
+    return held
 
 
 def _original(load: UOp) -> UOp:
@@ -236,17 +256,15 @@ def _dim(unit: int, parts: dict[UOp, int], plan: Plan, here: dict[str, UOp]) -> 
     return Dim(unit, parts, lo, hi - lo + 1, simplify(outside), valid)
 
 
-def _staged(tile: Tile, plan: Plan, option: Option, number: int, capabilities: Capabilities) -> UOp:
-    dims = _layout(tile.dims, option.axes, plan)
-    strides: list[int] = []
-    below = 1
-    for d in reversed(dims):
-        strides.insert(0, below)
-        below *= d.extent
+def _staged(
+    tile: Tile, held: UOp, plan: Plan, option: Option, number: int, capabilities: Capabilities
+) -> UOp:
+    dims = tile.dims
+    strides, below = _strides(dims, option.n)
     load = tile.load
-    memory = UOp.near(load.dtype, below, 1000 + number, option.space)
+    memory = UOp.near(held.dtype, below, 1000 + number, option.space)
     if capabilities.launch == "grid":
-        at, closes, inside = _spread_over_items(dims, plan, number, load)
+        at, closes, inside = spread(dims, plan, number, load, held.dtype, capabilities)
     else:
         at, closes, inside = _copy_loops(dims, plan, number, load, capabilities)
     source = tile.fixed
@@ -263,13 +281,27 @@ def _staged(tile: Tile, plan: Plan, option: Option, number: int, capabilities: C
             both = within if both is None else both & within
     param = load.src[0]
     value = param.load(simplify(source), None if both is None else simplify(both))
-    fill = memory.store(simplify(target), value, inside)
+    fill = memory.store(simplify(target), held.substitute({load: value}), inside)
     for r in closes:
         fill = UOp(Ops.END, fill.dtype, (r, fill))
     index = UOp.const(0)
     for d, stride in zip(dims, strides, strict=True):
         index = index + d.position * stride
-    return memory.after(fill).load(simplify(index), tile.used, None if tile.used is None else load.src[3])
+    other = None if tile.used is None else held.substitute({load: load.src[3]})
+    return memory.after(fill).load(simplify(index), tile.used, other)
+
+
+def _strides(dims: list[Dim], free: int) -> tuple[list[int], int]:
+    """Return the stride of each dimension in a tile, whose rows are followed by `free` elements, and its
+    size."""
+    strides: list[int] = []
+    below = 1
+    for d in reversed(dims):
+        strides.insert(0, below)
+        below *= d.extent
+        if len(strides) == 1 and len(dims) > 1:
+            below += free
+    return strides, below
 
 
 def _layout(dims: list[Dim], axes: tuple[str, ...], plan: Plan) -> list[Dim]:
@@ -318,38 +350,6 @@ def _copy_loops(
             at.append(r)
             closes.append(r)
     return at, closes[::-1], None
-
-
-def _spread_over_items(
-    dims: list[Dim], plan: Plan, number: int, load: UOp
-) -> tuple[list[UOp], list[UOp], UOp | None]:
-    """Copy with all items of the group, neighbours taking neighbouring elements of the operand."""
-    items: list[UOp] = []
-    mine = {r.payload(p.Range).axis: r for r in load.ranges}
-    for axis in plan.axes.values():
-        items += [
-            mine.get(q.name, UOp.range(q.size, q.name, q.kind)) for q in axis.pieces if q.kind == "item"
-        ]
-    item, count = UOp.const(0), 1
-    for r in reversed(items):
-        item, count = item + r * count, count * int(r.src[0].value)
-    total = math.prod(d.extent for d in dims)
-    steps = -(-total // count)
-    loops: list[UOp] = []
-    if steps > 1:
-        loops.append(UOp.range(steps, f"s{number}"))
-        plan.order.append(f"s{number}")
-    flat = simplify(loops[0] * count + item if loops else item)
-    inside = None if total % count == 0 else simplify(flat < total)
-    # the operand's own order, so that neighbouring items read neighbouring addresses
-    order = sorted(range(len(dims)), key=lambda k: -dims[k].unit)
-    at: list[UOp] = [UOp.const(0)] * len(dims)
-    below = 1
-    for k in reversed(order):
-        part = flat // below if below != 1 else flat
-        at[k] = simplify(part % dims[k].extent if k != order[0] else part)
-        below *= dims[k].extent
-    return at, loops, inside
 
 
 def _moved(node: UOp, dims: list[Dim], at: list[UOp]) -> UOp:

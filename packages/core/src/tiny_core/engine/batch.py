@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Final, final
 
-from tiny_core.engine.report import GlobalCounters, copy_line, kernel_line, say
+from tiny_core.engine.report import GlobalCounters, report_copy, report_kernel
+from tiny_core.engine.tracing import Site
 from tiny_core.runtime.device import OpenDevice, Program
 from tiny_core.runtime.queue import Barrier, Copy, Launch, Slot, Submission, Timestamp
+from tiny_core.runtime.queue_spec import check_queue
 from tiny_core.runtime.runtime import Handle
+from tiny_core.settings import SPEC
 
 Touch = tuple[Hashable, int, int]
 """Bytes begin … end-1 of some memory."""
@@ -63,8 +66,9 @@ class Batch:
         self.queue: Final = device.runtime.queue()
         self.kernels = self.ops = self.nbytes = 0
         self._timed = timed
+        self._checked = False
         self._hazards = _Hazards()
-        self._timings: list[Program | int] = []
+        self._timings: list[tuple[Program, Site | None] | int] = []
 
     def __bool__(self) -> bool:
         return bool(self.queue.commands)
@@ -77,10 +81,11 @@ class Batch:
         grid: tuple[int, ...],
         reads: Sequence[Touch],
         writes: Sequence[Touch],
+        site: Site | None = None,
     ) -> None:
-        """Append a kernel."""
+        """Append a kernel; `site` says why, while a trace is on."""
         self._order(reads, writes)
-        self._add(Launch(program.handle, slots, scalars, grid), program)
+        self._add(Launch(program.handle, slots, scalars, grid), (program, site))
         self.kernels += 1
         self.ops += program.compiled.flops
         self.nbytes += program.compiled.bytes
@@ -93,11 +98,19 @@ class Batch:
     def submit(self, handles: list[Handle]) -> None:
         """Run the commands with these handles. May return before they have run, unless they are measured."""
         GlobalCounters.add(self.kernels, self.ops, self.nbytes)
+        if not self._checked:
+            self._checked = True  # a captured batch is submitted again, with other handles only
+            if SPEC.value:
+                check_queue(self.queue.commands, len(handles))
         submission = Submission(handles)
         self.device.busy = True
-        self.queue.submit(submission)
-        if self._timed:
+        if not self._timed:
+            self.queue.submit(submission)
+            return
+        try:
+            self.queue.submit(submission)
             self.device.synchronize()
+        finally:  # of a batch that fails, too: what was begun
             self._report(submission.stamps)
 
     def _order(self, reads: Sequence[Touch], writes: Sequence[Touch]) -> None:
@@ -106,7 +119,7 @@ class Batch:
             self._hazards.clear()
         self._hazards.add(reads, writes)
 
-    def _add(self, command: Launch | Copy, what: Program | int) -> None:
+    def _add(self, command: Launch | Copy, what: tuple[Program, Site | None] | int) -> None:
         if not self._timed:
             self.queue.append(command)
             return
@@ -119,9 +132,12 @@ class Batch:
     def _report(self, stamps: dict[int, int]) -> None:
         number = GlobalCounters.kernel_count - self.kernels
         for i, what in enumerate(self._timings):
-            seconds = (stamps[2 * i + 1] - stamps[2 * i]) * 1e-9
-            if isinstance(what, Program):
-                number += 1
-                say(kernel_line(self.device, what, number, seconds))
+            begin = stamps.get(2 * i)
+            if begin is None:
+                return
+            seconds = (stamps.get(2 * i + 1, begin) - begin) * 1e-9
+            if isinstance(what, int):
+                report_copy(self.device, self.device, what, seconds)
             else:
-                say(copy_line(self.device, self.device, what, seconds))
+                number += 1
+                report_kernel(self.device, *what, number, seconds)

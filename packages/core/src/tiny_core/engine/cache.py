@@ -270,6 +270,11 @@ def _touch(path: str) -> None:
         return  # evicted meanwhile, or a read-only cache: its age is then not ours to keep
 
 
+def readable(data: bytes) -> bool:
+    """Return whether the bytes of a file in the cache are an entry of this version, as it was written."""
+    return _unpack(data) is not None
+
+
 kernel_cache: Final = KernelCache()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=kernel_cache.after_fork)

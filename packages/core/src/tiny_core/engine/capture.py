@@ -18,6 +18,7 @@ from tiny_core import dtypes
 from tiny_core.engine import transfer
 from tiny_core.engine.layer import Cell
 from tiny_core.engine.steps import LaunchStep, Place, Step
+from tiny_core.engine.tracing import Site
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
@@ -41,6 +42,7 @@ class Launch:
     reads: tuple[bool, ...]
     scalars: tuple[int, ...]
     grid: tuple[int, ...]
+    site: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,14 @@ class Capture:
                 places = tuple(map(self._touch, step.places, step.writes))
                 self.records.append(
                     Launch(
-                        step.device, step.program, places, step.writes, step.reads, step.scalars, step.grid
+                        step.device,
+                        step.program,
+                        places,
+                        step.writes,
+                        step.reads,
+                        step.scalars,
+                        step.grid,
+                        step.site,
                     )
                 )
             else:

@@ -122,7 +122,9 @@ def _compile(
     if failures:
         if len(failures) > 1:
             failures[0].add_note(f"{len(failures) - 1} more kernels failed to compile")
-        raise failures[0]
+        from tiny_core.plugins.hints import advise
+
+        raise advise(failures[0], device.name.partition(":")[0], device.renderer.name)
     return [made for i in range(len(kernels)) if isinstance(made := done[i], Compiled)]
 
 

@@ -8,8 +8,9 @@ of the tensor layer. Tensors that the function reaches otherwise are inputs too:
 led to them (`model.weight`), or in the cell they were, is read anew at each replay; assignments to them are
 performed at each replay. Results are fresh at each call.
 
-Not guarded: plain values inside objects (`optimizer.lr`), and what is neither argument nor named. Not
-replayed: whatever else Python does in the function; only tensors that it leaves in objects are renewed.
+Not guarded: plain values inside objects, passed or closed over (an object may as well count its calls, and
+each count would be a recording of its own), and what is neither argument nor named; TINY_JIT_CHECK finds it.
+Not replayed: whatever else Python does in the function; only tensors that it leaves in objects are renewed.
 """
 
 from __future__ import annotations
@@ -404,6 +405,11 @@ def jit(
 
     Calls that differ in shapes, dtypes, devices, or in values that are no tensors are recorded apart. Reading
     a tensor in the function (`item`, `tolist`, `numpy`) is an error, and so is a branch on one.
+
+    A plain value that is an attribute of an object (`optimizer.rate`, `self.scale`) is not looked at again
+    once a call is recorded, whether the object is an argument or closed over: objects hold counters too, and
+    a recording for each count would be none. Make it a tensor if it changes, or pass it as an argument;
+    TINY_JIT_CHECK=1 finds where it matters.
 
     Args:
         function: what to capture.

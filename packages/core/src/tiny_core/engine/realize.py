@@ -16,8 +16,16 @@ from tiny_core.dtypes import DType
 from tiny_core.engine import transfer
 from tiny_core.engine.batch import Batch, Touch
 from tiny_core.engine.compile import stats
-from tiny_core.engine.report import GlobalCounters, copy_line, duration, say
+from tiny_core.engine.report import (
+    GlobalCounters,
+    duration,
+    measured,
+    report_copy,
+    say,
+    show_schedule,
+)
 from tiny_core.engine.steps import CopyStep, LaunchStep, Step, prepare
+from tiny_core.engine.tracing import Site, active
 from tiny_core.errors import DeviceError, JitError
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import MOVEMENT, Ops
@@ -59,17 +67,19 @@ def realize_nodes(roots: list[UOp], labels: Sequence[object] = ()) -> list[UOp]:
     Raises:
         CompileError, LaunchError, DeviceError, OutOfMemory.
     """
-    from tiny_core.schedule.scheduler import borders, schedule
+    from tiny_core.schedule.scheduler import schedule, serving
 
     start = time.perf_counter()
     plan = schedule(roots, Device.DEFAULT)
+    spent = time.perf_counter() - start
     if DEBUG.value >= 3:
-        for border in borders(roots, Device.DEFAULT):
-            say(f"border {border}")
+        show_schedule(plan.items, serving(roots, Device.DEFAULT))
     for node, label in zip(plan.results, labels, strict=False):
         _label(node, label)
     if plan.items:
-        run_schedule(plan, time.perf_counter() - start)
+        trace = active()
+        sites = trace.sites(roots, Device.DEFAULT, plan) if trace is not None else ()
+        run_schedule(plan, spent, sites)
     return list(plan.results)
 
 
@@ -80,14 +90,15 @@ def _label(node: UOp, label: object) -> None:
         memory_of(node).label = label
 
 
-def run_schedule(plan: Schedule, scheduled_in: float = 0.0) -> None:
-    """Compile and run a schedule."""
+def run_schedule(plan: Schedule, scheduled_in: float = 0.0, sites: Sequence[Site] = ()) -> None:
+    """Compile and run a schedule, which took `scheduled_in` seconds to make; `sites` say why each item is
+    there, for a trace."""
     compiled, waited, kernels = stats.here + stats.workers, stats.seconds, GlobalCounters.kernel_count
-    steps = prepare(plan)
+    steps = prepare(plan, sites)
     if (listener := recorder.get()) is not None:
         listener.before(steps)
     start = time.perf_counter()
-    _Run(steps, plan.temporaries, DEBUG.value >= 2).go()
+    _Run(steps, plan.temporaries, measured()).go()
     if DEBUG.value >= 1:
         compiled, waited = stats.here + stats.workers - compiled, stats.seconds - waited
         say(
@@ -166,7 +177,7 @@ class _Run:
                 writes.append(touch)
             if reading:
                 reads.append(touch)
-        batch.launch(step.program, tuple(where), step.scalars, step.grid, reads, writes)
+        batch.launch(step.program, tuple(where), step.scalars, step.grid, reads, writes, step.site)
 
     def _copy(self, step: CopyStep, dest: Buffer, source: Buffer) -> None:
         if step.dest_device is step.source_device:
@@ -184,7 +195,7 @@ class _Run:
         start = time.perf_counter()
         transfer.copy(dest, step.dest.offset, source, step.source.offset, step.nbytes)
         if self.timed:
-            say(copy_line(dest.device, source.device, step.nbytes, time.perf_counter() - start))
+            report_copy(dest.device, source.device, step.nbytes, time.perf_counter() - start)
 
     def _memory(self, node: UOp, writing: bool) -> Buffer:
         buffer = transfer.writable(node) if writing else memory_of(node)

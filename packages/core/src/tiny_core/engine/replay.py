@@ -15,7 +15,7 @@ from typing import Final, final
 from tiny_core.engine import memory_plan, transfer
 from tiny_core.engine.batch import Batch, Touch
 from tiny_core.engine.capture import Capture, Copy, Launch, Stored, Where
-from tiny_core.engine.report import copy_line, duration, say
+from tiny_core.engine.report import duration, measured, report_copy, say
 from tiny_core.runtime.buffer import Buffer
 from tiny_core.runtime.device import OpenDevice
 from tiny_core.runtime.memory import size_class
@@ -69,8 +69,7 @@ class Replay:
         """Run everything on these Buffers, whose handles are the first of the table; the others are appended.
         Returns when all is submitted."""
         assert len(handles) == len(varying) == self._varying
-        level = DEBUG.value
-        timed, start = level >= 2, time.perf_counter()
+        timed, start = measured(), time.perf_counter()
         segments = self._segments.get(timed)
         if segments is None:
             segments = self._segments[timed] = self._build(timed)
@@ -80,7 +79,7 @@ class Replay:
                 segment.submit(handles)
             else:
                 self._copy_across(segment, varying, timed)
-        if level >= 1:
+        if DEBUG.value >= 1:
             say(f"replayed {self.kernels} kernels, submitted in {duration(time.perf_counter() - start)}")
 
     def _fix(self, buffer: Buffer) -> int:
@@ -136,6 +135,7 @@ class Replay:
                     record.grid,
                     [self._touch(id) for (id, _), reads, _ in touched if reads],
                     [self._touch(id) for (id, _), _, writes in touched if writes],
+                    record.site,
                 )
             elif record.dest_device is record.source_device:
                 batch(record.dest_device).copy(
@@ -169,7 +169,7 @@ class Replay:
         source, source_offset = self._buffer(record.source, varying)
         transfer.copy(dest, dest_offset, source, source_offset, record.nbytes)
         if timed:
-            say(copy_line(dest.device, source.device, record.nbytes, time.perf_counter() - start))
+            report_copy(dest.device, source.device, record.nbytes, time.perf_counter() - start)
 
     def _buffer(self, where: Where, varying: list[Buffer]) -> tuple[Buffer, int]:
         slot = self._slot(where)

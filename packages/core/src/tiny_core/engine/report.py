@@ -1,7 +1,7 @@
 """What has run and how fast: the counters, and the lines that TINY_DEBUG prints (to standard error).
 
 1: a summary of each batch. 2: a line per kernel and copy. 3: options and schedule. 4: source. 5: UOps. 6:
-rewrites. 7: assembly. A level prints what the lower ones print.
+rewrites. 7: assembly. A level prints what the lower ones print. What is measured goes to a trace, too.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
 
+from tiny_core.engine.tracing import active
+from tiny_core.errors import TraceError
 from tiny_core.ir import payload as p
+from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.runtime.device import Device, OpenDevice, Program
 from tiny_core.runtime.memory import human
+from tiny_core.settings import DEBUG
 
 if TYPE_CHECKING:
+    from tiny_core.engine.tracing import Site
+    from tiny_core.render.renderer import Compiled
     from tiny_core.schedule.item import Item
+    from tiny_core.schedule.served import Served
 
 
 @final
@@ -40,8 +47,9 @@ class Counters:
 
     @property
     def mem_used(self) -> int:
-        """Bytes in use on all open devices."""
-        return sum(device.memory.used() for device in Device.opened())
+        """Bytes in use on all open devices; files (DISK), mapped or written, are no memory."""
+        opened = (d for d in Device.opened() if d.runtime.capabilities.executes)
+        return sum(device.memory.used() for device in opened)
 
     def add(self, kernels: int, ops: int, nbytes: int) -> None:
         """Count launches."""
@@ -66,68 +74,134 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def report_kernel(
+    device: OpenDevice, program: Program, site: Site | None, number: int, seconds: float
+) -> None:
+    """Count, print and trace launch number `number` of this process, which took `seconds`."""
+    if device.runtime.capabilities.stores:
+        GlobalCounters.time_sum_s += seconds
+    if DEBUG.value >= 2:
+        say(kernel_line(device, program, number, seconds))
+    if (trace := active()) is not None:
+        trace.launched(program, site, seconds)
+
+
+def report_copy(dest: OpenDevice, source: OpenDevice, nbytes: int, seconds: float) -> None:
+    """Print and trace a copy."""
+    if DEBUG.value >= 2:
+        say(copy_line(dest, source, nbytes, seconds))
+    if (trace := active()) is not None:
+        trace.copied(dest, source, nbytes, seconds)
+
+
+def measured() -> bool:
+    """Whether what runs now is measured, for people to read."""
+    return DEBUG.value >= 2 or active() is not None
+
+
 def kernel_line(device: OpenDevice, program: Program, number: int, seconds: float) -> str:
-    """Return the line of kernel `number`, which took `seconds`: its rates, and memory in use."""
-    compiled, rate = program.compiled, 1e-9 / max(seconds, 1e-9)
-    GlobalCounters.time_sum_s += seconds
+    """Return the line of a launch: its rates (its work, on a device that runs nothing), memory in use, and
+    what it takes of the machine where its compiler can tell."""
+    compiled = program.compiled
+    if program.takes is None:
+        from tiny_core.engine.compile import mode_of
+
+        found = None
+        if mode_of(device) == "binary":
+            found = device.kit.compiler.resources(compiled.binary, compiled.signature.name)
+        program.takes = "" if found is None else f"  {found}"
+    if device.runtime.capabilities.stores:
+        work = f"{duration(seconds):>8}  {rates(compiled, 1, seconds)}"
+    else:
+        work = f"{'not run':>8}  {count(compiled.flops):>8}FLOP    {human(compiled.bytes):>9}   "
     return (
         f"{device.name:<7} {number:>5}  {compiled.signature.name:<34} "
-        f"{duration(seconds):>8}  {compiled.flops * rate:8.2f} GFLOPS  {compiled.bytes * rate:7.2f} GB/s  "
-        f"in use {human(device.memory.in_use)}"
+        f"{work}  in use {human(device.memory.in_use)}{program.takes}"
     )
+
+
+def rates(compiled: Compiled, launches: int, seconds: float) -> str:
+    """Return what `launches` of a kernel in `seconds` come to: `  123.45 GFLOPS    6.78 GB/s`."""
+    rate = launches * 1e-9 / max(seconds, 1e-9)
+    return f"{compiled.flops * rate:8.2f} GFLOPS  {compiled.bytes * rate:7.2f} GB/s"
+
+
+def count(number: int) -> str:
+    """Return a number for people, to be followed by a unit: `1.23 M`."""
+    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number} "
 
 
 def copy_line(dest: OpenDevice, source: OpenDevice, nbytes: int, seconds: float) -> str:
     """Return the line of a copy."""
-    rate = nbytes * 1e-9 / max(seconds, 1e-9)
-    return f"{dest.name:<7} copy   {human(nbytes)} from {source.name}, {duration(seconds)}, {rate:.2f} GB/s"
+    took = "not run"
+    if dest.runtime.capabilities.stores:
+        took = f"{duration(seconds)}, {nbytes * 1e-9 / max(seconds, 1e-9):.2f} GB/s"
+    return f"{dest.name:<7} copy   {human(nbytes)} from {source.name}, {took}"
 
 
-def schedule_lines(items: Sequence[Item]) -> list[str]:
-    """Return a line per item of a schedule: what it is, what it reads and writes."""
+def show_schedule(items: Sequence[Item], served: Sequence[Served]) -> None:
+    """Print a schedule."""
+    say(f"schedule of {len(items)} items")
+    for i, (item, what) in enumerate(zip(items, served, strict=True)):
+        first, *rest = item_lines(item, what)
+        say(f"  {i:>3} {first}")
+        for line in rest:
+            say(f"      {line}")
+
+
+def item_lines(item: Item, served: Served) -> list[str]:
+    """Return what an item of a schedule is, what it reads and writes, and why it stores each of its
+    results."""
     from tiny_core.schedule.item import KernelItem
 
-    lines = [f"schedule of {len(items)} items"]
-    for i, item in enumerate(items):
-        if isinstance(item, KernelItem):
-            args = " ".join(
-                f"%{a.buffer.payload(p.Storage).id}{f'+{a.offset}' if a.offset else ''}" for a in item.args
-            )
-            serves = ", ".join(dict.fromkeys(n.op.value for n in item.serves))
-            lines.append(f"  {i:>3} {item.device} kernel {args}{f'  for {serves}' if serves else ''}")
-        else:
-            source, dest = item.source.buffer.payload(p.Storage), item.dest.buffer.payload(p.Storage)
-            lines.append(
-                f"  {i:>3} copy %{source.id} ({source.device}) to %{dest.id} ({dest.device}), {item.size}"
-            )
-    return lines
+    if not isinstance(item, KernelItem):
+        source, dest = item.source.buffer.payload(p.Storage), item.dest.buffer.payload(p.Storage)
+        size = f"{item.size} {item.dest.buffer.dtype.name}"
+        return [f"copy of {size} from %{source.id} ({source.device}) to %{dest.id} ({dest.device})"]
+    access = {n.payload(p.Param).slot: n.payload(p.Param).access for n in params(item.kernel)}
+    parts = []
+    for word, letter in (("writes", "w"), ("reads", "r")):
+        names = [
+            f"%{a.buffer.payload(p.Storage).id}{f'+{a.offset}' if a.offset else ''}"
+            for slot, a in enumerate(item.args)
+            if letter in access.get(slot, "r")
+        ]
+        parts += [f"{word} {' '.join(names)}"] if names else []
+    if item.serves:
+        parts.append("for " + ", ".join(dict.fromkeys(_computed(node).op.value for node in item.serves)))
+    return [f"{item.device} kernel {', '.join(parts)}", *served.stores]
+
+
+def _computed(node: UOp) -> UOp:
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
+
+
+def params(kernel: UOp) -> list[UOp]:
+    """Return the PARAMs of a kernel."""
+    return [node for node in kernel.toposort() if node.op is Ops.PARAM]
 
 
 def show_program(device: OpenDevice, kernel: UOp, program: Program, level: int) -> None:
     """Print a kernel that has just become a program, as far as `level` asks for it."""
-    compiled = program.compiled
-    say(f"{compiled.signature.name}: {compiled.detail or 'no options'}")
+    from tiny_core.engine.describe import made
+
+    it = made(device, kernel, program)
+    say(f"{it.name}: {it.compiled.detail or 'no options'}")
     if level >= 4:
-        say(compiled.source)
+        say(it.at("source"))
     if level >= 5:
-        _show_passes(device, kernel, level)
-    from tiny_core.engine.compile import mode_of
-
-    if level >= 7 and mode_of(device) == "binary":
-        say(device.kit.compiler.listing(compiled.binary, compiled.source))
-
-
-def _show_passes(device: OpenDevice, kernel: UOp, level: int) -> None:
-    """Print the kernel before and after code generation, which is run again: the cache keeps no UOps."""
-    from tiny_core.codegen.pipeline import generate
-    from tiny_core.ir.rewrite import trace
-    from tiny_core.ir.text import describe
-    from tiny_core.ir.text import format as to_text
-
-    say(to_text(kernel))
-    with trace() as steps:
-        linear = generate(kernel, device.renderer).linear
+        say(it.at("kernel"))
     if level >= 6:
-        for step in steps:
-            say(f"  {step.rule} ({step.location})\n    {describe(step.before)}\n    {describe(step.after)}")
-    say(to_text(linear))
+        say(it.rewrites())
+    if level >= 5:
+        say(it.at("linear"))
+    if level >= 7:
+        try:
+            say(it.at("asm"))
+        except TraceError as error:
+            say(f"({error.message})")

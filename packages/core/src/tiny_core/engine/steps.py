@@ -7,12 +7,14 @@ workers share them).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from tiny_core.engine.compile import programs_for
-from tiny_core.engine.report import say, schedule_lines, show_program
+from tiny_core.engine.report import show_program
+from tiny_core.engine.tracing import Site, active
 from tiny_core.errors import DeviceError
 from tiny_core.ir.uop import UOp
 from tiny_core.render.signature import Expr
@@ -41,6 +43,7 @@ class LaunchStep:
         reads: whether it is read.
         scalars: its scalar arguments.
         grid: its launch dimensions.
+        site: why, while a trace is on.
     """
 
     device: OpenDevice
@@ -50,6 +53,7 @@ class LaunchStep:
     reads: tuple[bool, ...]
     scalars: tuple[int, ...]
     grid: tuple[int, ...]
+    site: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +70,18 @@ class CopyStep:
 Step = LaunchStep | CopyStep
 
 
-def prepare(schedule: Schedule) -> list[Step]:
+def prepare(schedule: Schedule, sites: Sequence[Site] = ()) -> list[Step]:
     """Compile a schedule's kernels and return its steps.
+
+    Args:
+        schedule: what to do.
+        sites: why each item is there, for a trace that is on.
 
     Raises:
         CompileError: a kernel does not compile.
         DeviceError: a device does not open, or an item is spread over several devices.
     """
-    level = DEBUG.value
-    if level >= 3:
-        for line in schedule_lines(schedule.items):
-            say(line)
+    level, trace = DEBUG.value, active()
     kernels: dict[str, list[UOp]] = {}
     for item in schedule.items:
         if isinstance(item, KernelItem):
@@ -89,13 +94,19 @@ def prepare(schedule: Schedule) -> list[Step]:
                 program.shown = True
                 show_program(device, kernel, program, level)
             programs[name, kernel] = program
-    return [
-        _copy(item) if isinstance(item, CopyItem) else _launch(item, programs[_one(item.device), item.kernel])
-        for item in schedule.items
-    ]
+    steps: list[Step] = []
+    for item, site in zip_longest(schedule.items, sites):
+        if isinstance(item, CopyItem):
+            steps.append(_copy(item))
+            continue
+        program = programs[_one(item.device), item.kernel]
+        if trace is not None and site is not None:
+            trace.meet(Device[_one(item.device)], item.kernel, program, site)
+        steps.append(_launch(item, program, site))
+    return steps
 
 
-def _launch(item: KernelItem, program: Program) -> LaunchStep:
+def _launch(item: KernelItem, program: Program, site: Site | None) -> LaunchStep:
     device = Device[_one(item.device)]
     signature = program.compiled.signature
     assert len(signature.params) == len(item.args), f"{signature.name} takes {len(signature.params)} buffers"
@@ -112,6 +123,7 @@ def _launch(item: KernelItem, program: Program) -> LaunchStep:
         tuple("r" in s.access for s in signature.params),
         scalars,
         grid,
+        site,
     )
 
 

@@ -13,8 +13,18 @@ from typing import Final
 from tiny_core.ir.uop import UOp
 from tiny_core.runtime.buffer import Buffer, memory_of, set_memory
 from tiny_core.runtime.device import OpenDevice
+from tiny_core.runtime.runtime import Runtime
 
 _STAGING_BYTES: Final = 16 << 20
+
+
+def _settle(buffer: Buffer) -> None:
+    """Wait for what the Buffer's device has been given. Memory of a runtime of its own (a mapped file) is
+    asked too whether it is still there: to touch what a file has lost would kill the process."""
+    buffer.device.synchronize()
+    owner = buffer.root.owner
+    if isinstance(owner, Runtime):
+        owner.synchronize()
 
 
 def host_bytes(buffer: Buffer, offset: int, nbytes: int) -> memoryview:
@@ -28,7 +38,7 @@ def export(buffer: Buffer, offset: int, nbytes: int) -> memoryview:
     """Return the content of a Buffer as read-only bytes: the memory itself where the host sees it, else a
     copy."""
     device = buffer.device
-    device.synchronize()
+    _settle(buffer)
     if nbytes == 0:
         return memoryview(b"")
     if not device.runtime.capabilities.host_visible:
@@ -61,7 +71,7 @@ def writable(node: UOp) -> Buffer:
 def fill(buffer: Buffer, data: memoryview) -> None:
     """Copy host bytes to the start of a Buffer."""
     if data.nbytes:
-        buffer.device.synchronize()
+        _settle(buffer)
         buffer.device.runtime.copy_in(buffer.handle, data)
 
 
@@ -69,8 +79,8 @@ def copy(dest: Buffer, dest_offset: int, source: Buffer, source_offset: int, nby
     """Copy between two Buffers of any devices; waits for what both devices have been given before, and for
     the copy."""
     to, from_ = dest.device, source.device
-    from_.synchronize()
-    to.synchronize()
+    _settle(source)
+    _settle(dest)
     if not nbytes:
         return
     target, origin = (

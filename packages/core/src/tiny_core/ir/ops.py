@@ -80,6 +80,9 @@ class Ops(Enum):
     INDEX = "index"  # [o l] (x) one lane of x. Payload Lane
     SHUFFLE = "shuffle"  # [o l] (x…) lanes picked from the concatenation of the sources. Payload Shuffle
 
+    # of several work-items together
+    MATRIX = "matrix"  # [o l] (a, b, c, factors…) a·b + c, each lane its fragment. Payload MatrixUnit
+
     # movement: views of an array, never run; each is a function from output indices to input indices
     RESHAPE = "reshape"  # [t] same elements in row-major order. Payload Shape
     EXPAND = "expand"  # [t] broadcast to a shape (numpy's rule: new axes lead). Payload Shape

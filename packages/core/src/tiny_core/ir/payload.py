@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import Ops
 
 Device = str | tuple[str, ...]
@@ -83,10 +84,10 @@ class Iota:
     size: int
 
 
-AxisKind = Literal["loop", "reduce", "vector", "unroll", "thread", "group", "item", "device"]
+AxisKind = Literal["loop", "reduce", "vector", "unroll", "thread", "group", "item", "device", "matrix"]
 """How an axis runs. `loop` and `reduce` one after the other; `vector` as lanes; `unroll` as copies of the
 code; `thread` over the threads of a host; `group` and `item` over work-groups and the items of a group;
-`device` over devices."""
+`device` over devices; `matrix` within a matrix unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +232,22 @@ class Option:
             `how`;
             "order" puts the axes in `axes` in this nesting order, outermost first; "group" splits a reduce
             axis over `n` items that combine through near memory; "pad" rounds the axis up to a multiple of
-            `n`; "stage" brings what operand `slot` (its `access`-th distinct load) touches inside loop `axis`
-            into `space` first, laid out with `axes` from outer to inner.
+            `n`; "matrix" gives the axes in `axes` (the one that is m, the one that is n, the one that is k;
+            what is longer is tiled) to the matrix unit called `unit`; "stage" brings what operand `slot` (its
+            `access`-th distinct load) touches inside loop `axis` into `space` first, laid out with `axes`
+            from outer to inner.
         axis: a stable axis name.
-        n: a size.
+        n: a size; for "stage", elements left free after each row of the innermost dimension.
         how: an AxisKind.
         axes: axis names.
         slot: PARAM slot of the operand.
         access: which of the operand's loads.
         space: address space of the staging buffer.
         copies: buffers in flight; 1 is synchronous.
+        unit: name of a matrix unit of the target.
     """
 
-    kind: Literal["tile", "map", "order", "group", "pad", "stage"]
+    kind: Literal["tile", "map", "order", "group", "pad", "stage", "matrix"]
     axis: str = ""
     n: int = 0
     how: AxisKind | None = None
@@ -252,6 +256,7 @@ class Option:
     access: int = 0
     space: str = "local"
     copies: int = 1
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,5 +270,5 @@ class KernelInfo:
 
 Payload = (
     Const | Storage | Param | Variable | Iota | Range | Special | Lane | Shuffle | Shape | Axes | Bounds
-    | Shear | Reduce | Access | Copy | TargetOp | KernelInfo
+    | Shear | Reduce | Access | Copy | TargetOp | KernelInfo | MatrixUnit
 )  # fmt: skip

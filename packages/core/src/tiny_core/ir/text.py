@@ -26,6 +26,7 @@ from functools import lru_cache
 from tiny_core import dtypes
 from tiny_core.dtypes import DType
 from tiny_core.ir import payload as p
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import COMPARE, CONVERT, ELEMENTWISE, MOVEMENT, Ops
 from tiny_core.ir.uop import UOp, toposort
 
@@ -263,6 +264,7 @@ def option(x: p.Option) -> str:
 
 OPTION_DEFAULTS: dict[str, object] = {
     "axis": "", "n": 0, "how": None, "axes": (), "slot": 0, "access": 0, "space": "local", "copies": 1,
+    "unit": "",
 }  # fmt: skip
 
 
@@ -377,5 +379,6 @@ _RENDER: dict[Ops, Callable[[_Printer, UOp], str]] = {
     Ops.COPY: lambda t, n: f"copy{t.operands(n)}{_device(n.payload(p.Copy).device)}",
     Ops.SINK: _Printer.sink,
     Ops.LINEAR: lambda t, n: t.header("linear", n),
+    Ops.MATRIX: lambda t, n: f"matrix{t.operands(n)} {json.dumps(str(n.payload(MatrixUnit)))}",
     Ops.TARGET: _target,
 }

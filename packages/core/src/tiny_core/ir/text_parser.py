@@ -16,6 +16,7 @@ from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
 from tiny_core.errors import ParseError, TinyError
 from tiny_core.ir import payload as p
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import COMPARE, Ops
 from tiny_core.ir.text import OPTION_DEFAULTS, SHORT, expected
 from tiny_core.ir.uop import UOp
@@ -440,6 +441,10 @@ class Parser:
             self.fail("expected lanes=")
         return UOp(op, dtype, src, p.Shuffle(self._ints()))
 
+    def matrix(self, op: Ops, suffix: str, dtype: DType, shape: tuple[int, ...] | None) -> UOp:
+        src = self._resolve(op, dtype, self._operands())
+        return UOp(op, dtype, src, MatrixUnit.parse(self._string()))
+
     def shaped(self, op: Ops, suffix: str, dtype: DType, shape: tuple[int, ...] | None) -> UOp:
         if shape is None:
             self.fail("expected a shape: %name : dtype[shape] = …")
@@ -515,6 +520,7 @@ _READ: dict[Ops, Callable[[Parser, Ops, str, DType, tuple[int, ...] | None], UOp
     Ops.SPECIAL: Parser.special,
     Ops.INDEX: Parser.lane,
     Ops.SHUFFLE: Parser.shuffle,
+    Ops.MATRIX: Parser.matrix,
     Ops.RESHAPE: Parser.shaped,
     Ops.EXPAND: Parser.shaped,
     Ops.PERMUTE: Parser.axes,

@@ -21,6 +21,7 @@ from tiny_core import dtypes
 from tiny_core.dtypes import DType, Number
 from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.ir import payload as p
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import COMPARE, ELEMENTWISE, Ops
 
 Key = tuple[Ops, DType, "tuple[UOp, ...]", "p.Payload | None"]
@@ -409,6 +410,9 @@ def _open_ranges(node: UOp) -> frozenset[UOp]:
         return _union(src[1:]).union(src[0].ranges) - {src[0]}
     if op is Ops.RANGE:
         return src[0].ranges | {node}
+    if op is Ops.MATRIX and src[2].op is Ops.RANGE:  # its operands' elements end here, C's begin
+        inside = _union((*src[:2], *src[3:]))
+        return frozenset(r for r in inside if r.payload(p.Range).kind != "vector") | {src[2]}
     return src[0].ranges if len(src) == 1 else _union(src)
 
 
@@ -535,5 +539,6 @@ _SHAPES: dict[Ops, Callable[[UOp], tuple[int, ...]]] = {
     Ops.AFTER: lambda n: n.src[0].shape,
     Ops.CONTIGUOUS: lambda n: n.src[0].shape,
     Ops.DETACH: lambda n: n.src[0].shape,
+    Ops.MATRIX: lambda n: () if n.src[2].op is Ops.RANGE else n.payload(MatrixUnit).c.shape,
     Ops.TARGET: _target,
 }

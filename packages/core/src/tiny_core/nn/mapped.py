@@ -40,7 +40,9 @@ class MappedFile:
         # name.
         runtime = open_runtime(self.device)
         try:
-            self._memory = Buffer(Device[self.device], nbytes, path, external=runtime.allocate(nbytes))
+            handle = runtime.allocate(nbytes)
+            # as the owner, it is asked at each copy whether the file still has all that is mapped
+            self._memory = Buffer(Device[self.device], nbytes, path, external=handle, owner=runtime)
         except BaseException:
             runtime.close()
             raise

@@ -26,6 +26,7 @@ class BuiltIn:
 
 
 BUILT_IN: Final = (
+    BuiltIn("tiny_core.engine.health", Manifest("core", "provisional", _API)),  # checks of core itself
     BuiltIn(
         "tiny_core.devices.cpu.plugin",
         Manifest(

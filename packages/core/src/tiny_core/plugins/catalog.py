@@ -20,7 +20,7 @@ from typing import Literal
 from tiny_core.errors import PluginError
 from tiny_core.plugins import discover, manifest
 from tiny_core.plugins.builtin import BUILT_IN, OFFICIAL
-from tiny_core.plugins.hooks import Spec, spec_token
+from tiny_core.plugins.hooks import Extra, Spec, spec_token
 from tiny_core.plugins.manifest import BadManifest, Kind, Manifest, Offer, Version
 from tiny_core.plugins.policy import Policy, parse_policy
 from tiny_core.plugins.specs import IR_API, KERNELS_API, RENDERER_API, RUNTIME_API, RendererSpec, RuntimeSpec
@@ -101,6 +101,7 @@ class Entry:
         hint: what to do about it.
         traceback: of the import that failed.
         spec: once loaded.
+        extras: likewise: mock interfaces, checks and hints that its plugin gives for it.
     """
 
     plugin: Plugin
@@ -113,6 +114,7 @@ class Entry:
     hint: str = ""
     traceback: str = ""
     spec: Spec | None = None
+    extras: tuple[Extra, ...] = ()
 
     @property
     def module(self) -> str:

@@ -16,15 +16,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tiny_core.plugins.specs import CommandSpec, RendererSpec, RuntimeSpec
+from tiny_core.plugins.specs import (
+    CheckSpec,
+    CommandSpec,
+    HintSpec,
+    MockSpec,
+    RendererSpec,
+    RuntimeSpec,
+)
 
 Spec = RuntimeSpec | RendererSpec | CommandSpec
+"""What is selected, by a token that an entry point names."""
+Extra = MockSpec | CheckSpec | HintSpec
+"""What a plugin adds to a device or renderer of its own."""
 PREFIX: Final = "tiny_"
 MARK: Final = "__tiny_hookimpl__"
-HOOKS: Final[dict[str, type[RuntimeSpec] | type[RendererSpec] | type[CommandSpec]]] = {
+HOOKS: Final[dict[str, type[Spec] | type[Extra]]] = {
     "tiny_runtimes": RuntimeSpec,
     "tiny_renderers": RendererSpec,
     "tiny_commands": CommandSpec,
+    "tiny_mock_interfaces": MockSpec,
+    "tiny_doctor_checks": CheckSpec,
+    "tiny_error_hints": HintSpec,
 }
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -50,6 +63,18 @@ class TinySpecs:
 
     def tiny_commands(self) -> tuple[CommandSpec, ...]:
         """Return the sub-commands of this plugin; called once, when one of them is invoked."""
+        raise NotImplementedError
+
+    def tiny_mock_interfaces(self) -> tuple[MockSpec, ...]:
+        """Return the mock interfaces of this plugin's devices; called once, when the plugin is loaded."""
+        raise NotImplementedError
+
+    def tiny_doctor_checks(self) -> tuple[CheckSpec, ...]:
+        """Return what `tiny doctor` shall look at; called once, when the plugin is loaded."""
+        raise NotImplementedError
+
+    def tiny_error_hints(self) -> tuple[HintSpec, ...]:
+        """Return who knows more about errors of this plugin's devices; called once, when it is loaded."""
         raise NotImplementedError
 
 

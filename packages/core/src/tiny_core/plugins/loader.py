@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from tiny_core.errors import PluginError
 from tiny_core.plugins.catalog import REFUSED, Entry, State, catalog, contracts, mismatch, spec_kind
-from tiny_core.plugins.hooks import HOOKS, Spec, spec_token
+from tiny_core.plugins.hooks import HOOKS, Extra, Spec, spec_token
+from tiny_core.plugins.specs import MockSpec
 
 _Base = TypeVar("_Base")
 _loading: list[str] = []  # modules being loaded, innermost last; guarded by the catalog's lock
@@ -108,7 +109,7 @@ def _probe(entry: Entry) -> None:
         raise refusal(entry, entry.state, entry.why, entry.hint)
 
 
-def _specs(entry: Entry) -> tuple[Spec, ...]:
+def _specs(entry: Entry) -> tuple[Spec | Extra, ...]:
     """Import the module of an entry and return what its hooks give."""
     module = importlib.import_module(entry.module)
     if getattr(getattr(module, "__spec__", None), "_initializing", False):
@@ -120,14 +121,16 @@ def _specs(entry: Entry) -> tuple[Spec, ...]:
     return collect(MANAGER, module, f"{entry.kind}:{entry.token} ({entry.plugin})")
 
 
-def _plain(module: ModuleType) -> tuple[Spec, ...]:
+def _plain(module: ModuleType) -> tuple[Spec | Extra, ...]:
     """The specs of a built-in module: plain functions, no pluggy."""
     return tuple(spec for hook in HOOKS if hasattr(module, hook) for spec in getattr(module, hook)())
 
 
-def _accept(entry: Entry, specs: tuple[Spec, ...]) -> Spec:
+def _accept(entry: Entry, made: tuple[Spec | Extra, ...]) -> Spec:
     """Hand the specs to the entries of the module, if they are what entry points and contracts promise."""
     group = _siblings(entry)
+    specs = [s for s in made if isinstance(s, Spec)]
+    extras = [s for s in made if not isinstance(s, Spec)]
     given = {(spec_kind(s), spec_token(s)): s for s in specs}
     wanted = {(e.kind, e.token) for e in group}
     for kind, token in sorted(wanted - set(given)):
@@ -135,6 +138,9 @@ def _accept(entry: Entry, specs: tuple[Spec, ...]) -> Spec:
         _fail(entry, State.BROKEN, f"an entry point names {kind} {token}, but its hook gives {others}")
     for kind, token in sorted(set(given) - wanted):
         _fail(entry, State.BROKEN, f"its hook gives {kind} {token}, which no entry point names")
+    for extra in extras:
+        if why := _misplaced(extra, {spec_token(s) for s in specs if spec_kind(s) != "command"}):
+            _fail(entry, State.BROKEN, why)
     for key, spec in given.items():
         why, hint = mismatch(key[0], contracts(spec), entry.plugin.name)
         if why:
@@ -147,8 +153,29 @@ def _accept(entry: Entry, specs: tuple[Spec, ...]) -> Spec:
         raise refusal(entry, entry.state, entry.why, entry.hint)
     for sibling in group:
         sibling.state, sibling.spec = State.LOADED, given[sibling.kind, sibling.token]
+        same = [e for e in group if e.token == sibling.token and e.kind != "command"]
+        if same and sibling is min(
+            same, key=lambda e: e.kind != "runtime"
+        ):  # the renderer may be called as it
+            sibling.extras = tuple(x for x in extras if extra_token(x) == sibling.token)
     assert entry.spec is not None
     return entry.spec
+
+
+def extra_token(extra: Extra) -> str:
+    """Return the token of the device or renderer that an extra is for."""
+    return extra.device if isinstance(extra, MockSpec) else extra.token
+
+
+def _misplaced(extra: Extra, tokens: set[str]) -> str:
+    """Why a plugin may not say this, or ""."""
+    token = extra_token(extra)
+    if token not in tokens:
+        have = ", ".join(sorted(tokens)) or "none"
+        return f"its {type(extra).__name__} is for {token}, which it does not offer (it offers {have})"
+    if isinstance(extra, MockSpec) and not extra.iface.startswith("MOCK"):
+        return f"its mock interface {extra.iface} must have a name that begins with MOCK"
+    return ""
 
 
 def _siblings(entry: Entry) -> list[Entry]:

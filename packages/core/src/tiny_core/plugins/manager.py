@@ -14,7 +14,7 @@ from typing import Final
 import pluggy
 
 from tiny_core.errors import PluginError
-from tiny_core.plugins.hooks import HOOKS, MARK, PREFIX, Spec, TinySpecs
+from tiny_core.plugins.hooks import HOOKS, MARK, PREFIX, Extra, Spec, TinySpecs
 from tiny_core.plugins.target import did_you_mean
 from tiny_core.settings import PLUGINS_TRACE
 
@@ -59,7 +59,7 @@ class HookManager(pluggy.PluginManager):
         }
 
 
-def collect(manager: HookManager, module: ModuleType, name: str) -> tuple[Spec, ...]:
+def collect(manager: HookManager, module: ModuleType, name: str) -> tuple[Spec | Extra, ...]:
     """Register `module` as plugin `name` and return the specs that its hooks give.
 
     Raises:
@@ -82,9 +82,9 @@ def collect(manager: HookManager, module: ModuleType, name: str) -> tuple[Spec, 
         raise
 
 
-def _call(manager: HookManager, hook: str, others: list[object], name: str) -> list[Spec]:
+def _call(manager: HookManager, hook: str, others: list[object], name: str) -> list[Spec | Extra]:
     kind = HOOKS[hook]
-    specs: list[Spec] = []
+    specs: list[Spec | Extra] = []
     for result in manager.subset_hook_caller(hook, others)():
         if PLUGINS_TRACE.value:
             print(f"tiny: {name}: {hook}() -> {result!r}", file=sys.stderr)

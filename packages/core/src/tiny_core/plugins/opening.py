@@ -12,9 +12,10 @@ from typing import Final
 
 from tiny_core.errors import DeviceError, PluginError, TinyError
 from tiny_core.plugins.catalog import Entry, State, catalog
-from tiny_core.plugins.loader import load_class
+from tiny_core.plugins.hints import advise
+from tiny_core.plugins.loader import load_class, load_name
 from tiny_core.plugins.select import Selection, select
-from tiny_core.plugins.specs import RendererSpec
+from tiny_core.plugins.specs import CheckSpec, CommandSpec, MockSpec, RendererSpec, RuntimeSpec
 from tiny_core.plugins.target import Target
 from tiny_core.render.renderer import Arch, Renderer
 from tiny_core.runtime.runtime import Runtime
@@ -86,6 +87,27 @@ def describe(entry: Entry, target: str) -> str:
     return "loads"
 
 
+def load_classes(entry: Entry) -> None:
+    """Import what a loaded entry's import strings name.
+
+    Raises:
+        PluginError: one of them names nothing, or something else than it should.
+    """
+    owner = f"{entry.kind} {entry.token} of {entry.plugin}"
+    spec = entry.spec
+    if isinstance(spec, RuntimeSpec):
+        load_class(spec.open, Runtime, owner)  # type: ignore[type-abstract]  # compared with
+    elif isinstance(spec, RendererSpec):
+        load_class(spec.make, Renderer, owner)  # type: ignore[type-abstract]  # compared with
+    elif entry.kind == "command":
+        load_name(spec.main if isinstance(spec, CommandSpec) else entry.value, owner)
+    for extra in entry.extras:
+        if isinstance(extra, MockSpec):
+            load_class(extra.open, Runtime, f"mock {extra.iface} of {owner}")  # type: ignore[type-abstract]
+        else:
+            load_name(extra.run if isinstance(extra, CheckSpec) else extra.hint, owner)
+
+
 def _describe_device(selection: Selection) -> str:
     runtime = _construct(selection)
     try:
@@ -118,13 +140,14 @@ def _construct(selection: Selection) -> Runtime:
     spec, target = selection.runtime, selection.target
     entry = catalog().find("runtime", spec.device)
     owner = f"device {spec.device} of {entry.plugin if entry else 'a plugin'}"
-    made = load_class(spec.open, Runtime, owner)  # type: ignore[type-abstract]  # compared with
+    made = load_class(selection.open, Runtime, owner)  # type: ignore[type-abstract]  # compared with
     options = dict(selection.runtime_options)
     if selection.path:
         options["path"] = selection.path
     try:
         runtime = made(selection.index, target.iface, options)
     except TinyError as error:
+        advise(error, spec.device)
         _record(entry, State.UNAVAILABLE, error.message, error.hint)
         if not error.hint:
             error.hint = f"tiny doctor {spec.device}"
@@ -151,7 +174,8 @@ def _renderer(spec: RendererSpec, arch: Arch, options: dict[str, str]) -> Render
     try:
         # The base class takes the architecture alone; the second argument is agreed on by declaring options.
         return made(arch, options) if spec.options else made(arch)  # type: ignore[call-arg]
-    except TinyError:
+    except TinyError as error:
+        advise(error, spec.name)
         raise
     except Exception as error:
         why = f"{type(error).__name__}: {error}"

@@ -12,17 +12,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from tiny_core.errors import TinyError
+from tiny_core.errors import PluginError, TinyError
 from tiny_core.plugins.catalog import Entry, State, catalog
+from tiny_core.plugins.specs import Check, CheckSpec
 from tiny_core.settings import DEV, PLUGINS
 
 LIMIT_S: Final = 20.0
 _CHILD: Final = (
-    "import sys,json; r=json.loads(sys.argv[1]); sys.path[:]=r['path']; "
-    "from tiny_core.plugins.probe import child; child(r)"
+    "import sys,json; r=json.loads(sys.argv[1]); sys.path[:]=r['path']; from {} import child; child(r)"
 )
 
 
@@ -38,6 +39,8 @@ class Report:
         facts: what was opened, in words.
         ms: time that loading the plugin's module took, in milliseconds.
         output: the last lines that the plugin printed.
+        checks: what its checks found: fields of a `Check`, its fix as a table or None, and the `name` of its
+            spec.
     """
 
     state: str
@@ -47,6 +50,7 @@ class Report:
     facts: str = ""
     ms: float = 0.0
     output: str = ""
+    checks: tuple[dict[str, object], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -63,7 +67,7 @@ def run(entry: Entry, opening: bool = True, target: str = "", limit_s: float = L
         target: the DEV target to open a device with; "" for the device's token.
         limit_s: seconds after which the child is killed.
     """
-    request = {
+    request: dict[str, object] = {
         "path": sys.path,
         "kind": entry.kind,
         "token": entry.token,
@@ -71,8 +75,33 @@ def run(entry: Entry, opening: bool = True, target: str = "", limit_s: float = L
         "opening": opening,
         "target": target or entry.token,
     }
-    env = {**os.environ, "TINY_PLUGINS": PLUGINS.value, "TINY_DEV": target or DEV.value}
-    command = [sys.executable, "-P", "-c", _CHILD, json.dumps(request)]
+    answer = ask("tiny_core.plugins.probe", request, {"TINY_DEV": target or DEV.value}, limit_s)
+    if answer.value is None:
+        return Report(State.BROKEN.value, answer.why, output=answer.output)
+    return Report(**{**answer.value, "output": answer.output})  # type: ignore[arg-type]  # asdict's inverse
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a subprocess answered: the fields of a JSON object, or None and why not; and the last lines that
+    it printed."""
+
+    value: dict[str, object] | None
+    why: str = ""
+    output: str = ""
+
+
+def ask(module: str, request: dict[str, object], env: dict[str, str], limit_s: float) -> Answer:
+    """Let the function `child` of a module of core answer a request, in a process of its own.
+
+    Args:
+        module: where it is.
+        request: what JSON can hold; `path` becomes the child's `sys.path`.
+        env: variables that it sees besides ours.
+        limit_s: seconds after which it is killed, with all that it started.
+    """
+    env = {**os.environ, "TINY_PLUGINS": PLUGINS.value, **env}
+    command = [sys.executable, "-P", "-c", _CHILD.format(module), json.dumps(request)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -85,7 +114,7 @@ def run(entry: Entry, opening: bool = True, target: str = "", limit_s: float = L
         out, err = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         _kill(process)
-        return Report(State.BROKEN.value, f"did not answer within {limit_s:g} s")
+        return Answer(None, f"did not answer within {limit_s:g} s")
     except BaseException:  # ctrl-C must not leave the child behind
         _kill(process)
         raise
@@ -93,16 +122,22 @@ def run(entry: Entry, opening: bool = True, target: str = "", limit_s: float = L
     return _read(out, process.returncode, printed)
 
 
-def child(request: dict[str, object]) -> None:
-    """Do what a request asks and write the report; runs in the subprocess."""
-    answer = os.dup(1)
+def answer(request: dict[str, object], work: Callable[[dict[str, object]], object]) -> None:
+    """Write what `work` makes of a request to the parent, and end this process; what it prints goes to
+    stderr."""
+    pipe = os.dup(1)
     os.dup2(2, 1)
-    data = json.dumps(asdict(_attempt(request))).encode()
+    data = json.dumps(work(request)).encode()
     while data:
-        data = data[os.write(answer, data) :]
+        data = data[os.write(pipe, data) :]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads that a plugin left running must not keep the probe alive
+
+
+def child(request: dict[str, object]) -> None:
+    """Do what a request asks and write the report; runs in the subprocess."""
+    answer(request, lambda r: asdict(_attempt(r)))
 
 
 def _attempt(request: dict[str, object]) -> Report:
@@ -122,30 +157,49 @@ def _attempt(request: dict[str, object]) -> Report:
     ms = (time.perf_counter() - started) * 1e3
     if not request["opening"]:
         return Report(State.LOADED.value, ms=ms)
+    target = str(request["target"])
+    checks = tuple(c for x in entry.extras if isinstance(x, CheckSpec) for c in run_check(x, target))
     try:
-        facts = opening.describe(entry, str(request["target"]))
+        facts = opening.describe(entry, target)
     except Exception as error:
         import traceback
 
         text = "".join(traceback.format_exception(error))
         if isinstance(error, TinyError):
-            return Report(State.UNAVAILABLE.value, error.message, error.hint, text, ms=ms)
-        return Report(State.UNAVAILABLE.value, f"{type(error).__name__}: {error}", "", text, ms=ms)
-    return Report(State.READY.value, facts=facts, ms=ms)
+            return Report(State.UNAVAILABLE.value, error.message, error.hint, text, ms=ms, checks=checks)
+        why = f"{type(error).__name__}: {error}"
+        return Report(State.UNAVAILABLE.value, why, "", text, ms=ms, checks=checks)
+    return Report(State.READY.value, facts=facts, ms=ms, checks=checks)
 
 
-def _read(out: bytes, code: int, printed: str) -> Report:
+def run_check(spec: CheckSpec, target: str) -> list[dict[str, object]]:
+    """Run a check here; one that fails itself is a row that says so."""
+    from tiny_core.plugins.loader import load_name
+
+    found: list[Check] = []
     try:
-        fields = json.loads(out)
+        function = load_name(spec.run, f"check {spec.name}")
+        if not callable(function):
+            raise PluginError(f"{spec.run} is not a function")
+        for check in function(target):
+            if not isinstance(check, Check):
+                raise PluginError(f"{spec.run} gives {check!r}, which is no Check")
+            found.append(check)
+    except Exception as error:
+        said = error.message if isinstance(error, TinyError) else f"{type(error).__name__}: {error}"
+        found.append(Check("FAIL", f"the check could not be made: {said}", getattr(error, "hint", "")))
+    return [{"name": spec.name, **asdict(check)} for check in found]
+
+
+def _read(out: bytes, code: int, printed: str) -> Answer:
+    try:
+        return Answer(json.loads(out), output=printed)
     except ValueError:
         if code < 0:
             import signal
 
-            return Report(
-                State.BROKEN.value, f"crashed: killed by {signal.Signals(-code).name}", output=printed
-            )
-        return Report(State.BROKEN.value, f"ended with exit code {code} and no answer", output=printed)
-    return Report(**{**fields, "output": printed})
+            return Answer(None, f"crashed: killed by {signal.Signals(-code).name}", printed)
+        return Answer(None, f"ended with exit code {code} and no answer", printed)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -18,7 +18,7 @@ from tiny_core.errors import DeviceError, PluginError, TinyError
 from tiny_core.plugins import loader, registry
 from tiny_core.plugins.builtin import LAST_RESORT, NEVER_CHOSEN, OFFICIAL
 from tiny_core.plugins.catalog import REFUSED, Catalog, Entry, PluginWarning, State, catalog
-from tiny_core.plugins.specs import RendererSpec, RuntimeSpec
+from tiny_core.plugins.specs import MockSpec, RendererSpec, RuntimeSpec
 from tiny_core.plugins.target import Target, did_you_mean, parse_dev, parse_device
 from tiny_core.settings import DEV, PLUGINS, STRICT
 
@@ -44,6 +44,7 @@ class Selection:
         arch: what to render for.
         runtime_options: options of the target that the runtime knows.
         renderer_options: options of the target that only the renderer knows.
+        open: import string of the class to open it with: that of a mock interface, or of the device.
     """
 
     target: Target
@@ -55,6 +56,7 @@ class Selection:
     arch: Arch
     runtime_options: tuple[tuple[str, str], ...]
     renderer_options: tuple[tuple[str, str], ...]
+    open: str
 
 
 def default_device() -> str:
@@ -161,7 +163,7 @@ def _resolve(target: Target, at: int | str) -> Selection:
         )
     runtime = loader.load(entry)
     assert isinstance(runtime, RuntimeSpec)
-    _check_iface(target, runtime)
+    opened = _check_iface(target, runtime, entry)
     index, path = _place(target, runtime, at)
     renderer = _named_renderer(target, runtime) if target.renderer else _preferred_renderer(target, runtime)
     if renderer is not None:
@@ -171,16 +173,18 @@ def _resolve(target: Target, at: int | str) -> Selection:
         raise target.error(part, f"{runtime.device} runs no programs, so it has no architecture")
     ours, theirs = _options(target, runtime, renderer)
     name = runtime.device + (f":{at}" if at else "")
-    return Selection(target, name, index, path, runtime, renderer, target.to_arch(), ours, theirs)
+    return Selection(target, name, index, path, runtime, renderer, target.to_arch(), ours, theirs, opened)
 
 
-def _check_iface(target: Target, runtime: RuntimeSpec) -> None:
-    if target.iface and target.iface not in runtime.ifaces:
-        known = (
-            f"interfaces: {', '.join(runtime.ifaces)}" if runtime.ifaces else f"write {target.device} alone"
-        )
+def _check_iface(target: Target, runtime: RuntimeSpec, entry: Entry) -> str:
+    """What opens the device through the interface that the target names: the device's class, or a mock's."""
+    mocks = {x.iface: x.open for x in entry.extras if isinstance(x, MockSpec)}
+    known = (*runtime.ifaces, *(m for m in mocks if m not in runtime.ifaces))
+    if target.iface and target.iface not in known:
+        hint = f"interfaces: {', '.join(known)}" if known else f"write {target.device} alone"
         message = f"{runtime.device} has no interface {target.iface}"
-        raise target.error("iface", message, did_you_mean(target.iface, runtime.ifaces, known))
+        raise target.error("iface", message, did_you_mean(target.iface, known, hint))
+    return mocks.get(target.iface, runtime.open)
 
 
 def _place(target: Target, runtime: RuntimeSpec, at: int | str) -> tuple[int, str]:

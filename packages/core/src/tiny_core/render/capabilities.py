@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tiny_core.dtypes import DType
+from tiny_core.ir.matrix import MatrixUnit
 from tiny_core.ir.ops import Ops
 
 
@@ -52,6 +53,7 @@ class Capabilities:
         max_grid: groups along each dimension.
         fma: dtypes whose MULACC is one instruction.
         max_params: buffers a kernel may take; 0 for no limit.
+        matrices: its matrix units, as tables that say all there is to know of them.
         tasks: iterations of the thread axis from which more of them gain nothing (`launch` "threads").
     """
 
@@ -70,6 +72,7 @@ class Capabilities:
     fma: frozenset[DType] = frozenset()
     max_params: int = 0
     tasks: int = 32
+    matrices: tuple[MatrixUnit, ...] = ()
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return the lane counts that values of `dtype` may have besides scalar, ascending."""

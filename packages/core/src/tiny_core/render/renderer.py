@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tiny_core.ir.payload import TargetOp
 from tiny_core.ir.uop import UOp
 from tiny_core.render.capabilities import Capabilities
+from tiny_core.render.resources import Resources
 from tiny_core.render.signature import Signature
 
 
@@ -37,12 +39,14 @@ class Renderer(ABC):
         rules: rewrites of its own, by the point at which they enter: "after expand", "before linearize" (a
             SINK in and
             out), "after linearize" (a LINEAR). What they make must meet the specification of that stage.
+        operations: descriptors of the TARGET ops that they make: a kernel's text has their names only.
     """
 
     name: str
     arch: Arch
     capabilities: Capabilities
     rules: Mapping[str, Callable[[UOp], UOp]] = {}
+    operations: tuple[TargetOp, ...] = ()
 
     @abstractmethod
     def __init__(self, arch: Arch) -> None: ...
@@ -96,6 +100,11 @@ class Compiler(ABC):
     def listing(self, binary: bytes, source: str) -> str:
         """Return assembly text for people to read, of what `compile` made of `source` (in any process)."""
         return self.disassemble(binary)
+
+    def resources(self, binary: bytes, name: str) -> Resources | None:
+        """Return what the kernel `name` of a binary takes of the machine, read from the binary; None where
+        that cannot be known."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

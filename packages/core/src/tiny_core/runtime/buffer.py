@@ -89,6 +89,11 @@ class Buffer:
         return not self._borrowed
 
     @property
+    def owner(self) -> object:
+        """What owns the memory of an external handle."""
+        return self._owner
+
+    @property
     def root(self) -> Buffer:
         """The Buffer whose memory this is."""
         return self if self.parent is None else self.parent.root

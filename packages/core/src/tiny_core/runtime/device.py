@@ -39,14 +39,16 @@ class Program:
         compiled: what was compiled.
         launches: a memo of launch dimensions by scalar values, for whoever launches it.
         shown: whether debug output has shown it.
+        takes: what it takes of the machine, for debug output; None until that asks.
     """
 
-    __slots__ = ("_device", "_handle", "compiled", "launches", "shown")
+    __slots__ = ("_device", "_handle", "compiled", "launches", "shown", "takes")
 
     def __init__(self, compiled: Compiled, device: OpenDevice) -> None:
         self.compiled = compiled
         self.launches: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.shown = False
+        self.takes: str | None = None
         self._device = device
         self._handle: ProgramHandle | None = None
 
@@ -134,6 +136,7 @@ class OpenDevice:
                         "move the tensor to another device with .to(…)",
                     )
                 kit = self._kits.setdefault(configuration, Kit(*self._opening.renderer(self)))
+                self.runtime.learn(kit.renderer.operations)
         return kit
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tiny_core.ir.payload import TargetOp
 from tiny_core.render.renderer import Compiled
 from tiny_core.runtime.queue import BlockingQueue, Queue
 
@@ -104,6 +105,10 @@ class Runtime(ABC):
     def host_pool(self, binary: bytes) -> None:
         """Take the compiled `Renderer.host_pool` of the device's renderer, once, before anything is launched.
         Runtimes whose programs do not run on threads of the host have no use for it."""
+
+    def learn(self, operations: Sequence[TargetOp]) -> None:
+        """Take the descriptors of the renderer's own operations, before programs are loaded. An interpreter
+        needs their semantics; others have no use for it."""
 
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""

@@ -11,16 +11,24 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
+from tiny_core.schedule.served import Served, Trail, bound
 
+_Made = TypeVar("_Made")
 Key = tuple[tuple[UOp, ...], p.Device]
 MOST = 512  # schedules kept
 
+Explanation = tuple[list[Served], Trail, list[UOp]]
+"""What the items of a schedule are for, over the graph as scheduling has rewritten it; that rewriting; and
+the roots of that graph."""
+
 _kept: OrderedDict[Key, Schedule] = OrderedDict()
+_explanations: OrderedDict[Key, Explanation] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -38,24 +46,38 @@ def cached(
 ) -> Schedule:
     """Return the schedule of `roots`: a kept one of the same structure, or what `make` gives."""
     shape, storage, origin = _canonical(roots)
-    key = (shape, device)
+    return _bind(_remembered(_kept, (shape, device), make), storage, origin)
+
+
+def explained(
+    roots: Sequence[UOp], device: p.Device, make: Callable[[Sequence[UOp], p.Device], Explanation]
+) -> tuple[Served, ...]:
+    """Return what the items of the schedule that `cached` returns are for."""
+    shape, _, origin = _canonical(roots)
+    return bound(*_remembered(_explanations, (shape, device), make), origin)
+
+
+def _remembered(
+    table: OrderedDict[Key, _Made], key: Key, make: Callable[[Sequence[UOp], p.Device], _Made]
+) -> _Made:
     with _lock:
-        known = _kept.get(key)
+        known = table.get(key)
         if known is not None:
-            _kept.move_to_end(key)
-    if known is None:
-        known = make(shape, device)
-        with _lock:
-            _kept[key] = known
-            while len(_kept) > MOST:
-                _kept.popitem(last=False)
-    return _bind(known, storage, origin)
+            table.move_to_end(key)
+            return known
+    made = make(*key)
+    with _lock:
+        table[key] = made
+        while len(table) > MOST:
+            table.popitem(last=False)
+    return made
 
 
 def clear() -> None:
     """Forget all schedules."""
     with _lock:
         _kept.clear()
+        _explanations.clear()
 
 
 def _canonical(roots: Sequence[UOp]) -> tuple[tuple[UOp, ...], dict[UOp, UOp], dict[UOp, UOp]]:

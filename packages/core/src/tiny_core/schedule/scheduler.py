@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from tiny_core.errors import DeviceError
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import MOVEMENT, Ops
+from tiny_core.ir.spec import check
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.schedule import reductions
-from tiny_core.schedule.cache import cached
+from tiny_core.schedule.cache import cached, explained
 from tiny_core.schedule.fuse import Border, Fusion, axes, fuse, is_storage, stored_value
 from tiny_core.schedule.group import Group, group
 from tiny_core.schedule.item import Arg, CopyItem, Item, KernelItem, Schedule
 from tiny_core.schedule.limits import cuts
 from tiny_core.schedule.lower import Lowering
 from tiny_core.schedule.movement import flat_index, source_index
+from tiny_core.schedule.schedule_spec import check_schedule
+from tiny_core.schedule.served import Served, Trail, made_for, products_for, served
+from tiny_core.settings import SPEC
 
 
 def schedule(roots: Sequence[UOp], device: p.Device = "CPU") -> Schedule:
@@ -32,15 +36,41 @@ def schedule(roots: Sequence[UOp], device: p.Device = "CPU") -> Schedule:
     return cached(roots, device, _schedule)
 
 
+def serving(roots: Sequence[UOp], device: p.Device = "CPU") -> tuple[Served, ...]:
+    """Return what each item of the schedule of `roots` is for, in terms of their graph; for people."""
+    return explained(roots, device, _explain)
+
+
 def _schedule(roots: Sequence[UOp], device: p.Device) -> Schedule:
-    wanted = _kept(prepare(roots))
+    if SPEC.value:
+        check(UOp.sink(*roots), "tensor")
+    made = _planned(roots, device).finish()
+    if SPEC.value:
+        check_schedule(made)
+        if SPEC.value > 1:
+            for kernel in dict.fromkeys(item.kernel for item in made.items if isinstance(item, KernelItem)):
+                check(kernel, "kernel", after="schedule")
+    return made
+
+
+def _explain(roots: Sequence[UOp], device: p.Device) -> tuple[list[Served], Trail, list[UOp]]:
+    trail: Trail = {}
+    attempt = _planned(roots, device, trail)
+    return attempt.served(), trail, attempt.wanted
+
+
+def _planned(roots: Sequence[UOp], device: p.Device, trail: Trail | None = None) -> _Attempt:
+    wanted = _kept(prepare(roots, trail), trail)
+    after = "prepare"
     while True:
+        if SPEC.value > 1:
+            check(UOp.sink(*wanted), "tensor", after=after)
         attempt = _Attempt(wanted, device)
         copied = attempt.plan()
         if not copied:
-            return attempt.finish()
+            return attempt
         # some value is still needed after its storage is overwritten: read it from a copy made before
-        wanted = _with_copies(wanted, copied)
+        wanted, after = _with_copies(wanted, copied, trail), "copies of overwritten versions"
 
 
 def borders(roots: Sequence[UOp], device: p.Device = "CPU") -> tuple[Border, ...]:
@@ -51,7 +81,7 @@ def borders(roots: Sequence[UOp], device: p.Device = "CPU") -> tuple[Border, ...
     return tuple(attempt.fusion.borders)
 
 
-def _kept(roots: Sequence[UOp]) -> list[UOp]:
+def _kept(roots: Sequence[UOp], trail: Trail | None = None) -> list[UOp]:
     """Let roots that show storage that is overwritten here have storage of their own."""
     ended = {n.src[0] for n in toposort(roots) if n.op is Ops.AFTER}
     out = []
@@ -60,11 +90,13 @@ def _kept(roots: Sequence[UOp]) -> list[UOp]:
         while base.op in MOVEMENT:
             base = base.src[0]
         shows = base in ended and view(root) is not None
-        out.append(UOp(Ops.CONTIGUOUS, root.dtype, (root,)) if shows else root)
+        kept = UOp(Ops.CONTIGUOUS, root.dtype, (root,)) if shows else root
+        made_for(trail, root, kept)
+        out.append(kept)
     return out
 
 
-def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
+def prepare(roots: Sequence[UOp], trail: Trail | None = None) -> tuple[UOp, ...]:
     """Rewrite what the rest need not know of: DETACH, CONTIGUOUS of storage, reductions too long for one
     kernel."""
     done: dict[UOp, UOp] = {}
@@ -77,9 +109,13 @@ def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
         ):
             new = new.src[0]
         elif new.op is Ops.REDUCE:
-            new = reductions.split(new)
+            whole, new = new, reductions.split(new)
+            if new is not whole and trail is not None:
+                products_for(trail, whole.src[0], new.src[0].src[0].src[0])
         elif new.op is Ops.UNSHEAR:
-            new = reductions.hoist_factor(new)
+            whole, new = new, reductions.hoist_factor(new)
+            if new is not whole:
+                made_for(trail, whole.src[0], new)
         elif new.op is Ops.COPY and new.src[0] not in placed:
             # there is nothing to copy: it is computed where it is wanted
             new = UOp(Ops.CONTIGUOUS, new.dtype, new.src, new.payload(p.Copy))
@@ -89,6 +125,7 @@ def prepare(roots: Sequence[UOp]) -> tuple[UOp, ...]:
             or any(s in placed for s in new.src)
         ):
             placed.add(new)
+        made_for(trail, node, new)
         done[node] = new
     return tuple(done[r] for r in roots)
 
@@ -149,6 +186,7 @@ class _Attempt:
         possible; none if there is one."""
         forced = self._forced()
         limited = frozenset(cuts(self.order, forced))
+        self.limited = limited
         self.fusion: Fusion = fuse(self.order, forced, limited)
         self.groups, conflicts = group(self.order, self.fusion, self._device_of)
         return conflicts
@@ -177,14 +215,27 @@ class _Attempt:
         for node in self.order:
             if node.op is Ops.COPY:
                 places[node] = UOp.buffer(node.dtype, max(1, node.size), node.payload(p.Copy).device)
-        items: list[Item] = []
-        for g in self.groups:
-            # nothing to store means nothing to run
-            if g.copy is not None or stored_value(g.members[0]).size:
-                items.append(self._item(g, places))
+        items: list[Item] = [self._item(g, places) for g in self._running()]
         results = tuple(self._result(n, places) for n in self.wanted)
         kept = {b for r in results for b in r.toposort() if b.op is Ops.BUFFER}
         return Schedule(tuple(items), results, tuple(b for b in places.values() if b not in kept))
+
+    def _running(self) -> list[Group]:
+        """The groups that do something: nothing to store means nothing to run."""
+        return [g for g in self.groups if g.copy is not None or stored_value(g.members[0]).size]
+
+    def served(self) -> list[Served]:
+        """What each item is for."""
+        why = {n: "an assignment" for n in self.order if n.op is Ops.AFTER}
+        why |= {
+            n: "contiguous(), the first part of a long reduction, or a copy made before an assignment"
+            for n in self.order
+            if n.op is Ops.CONTIGUOUS
+        }
+        why |= dict.fromkeys(self.limited, "the kernel would be too large otherwise")
+        return [
+            Served() if g.copy is not None else served(g.members, self.fusion, why) for g in self._running()
+        ]
 
     def _item(self, g: Group, places: dict[UOp, UOp]) -> Item:
         if g.copy is not None:
@@ -229,7 +280,7 @@ def _below_views(node: UOp) -> UOp:
     return node if below.op in MOVEMENT or is_storage(below) else below
 
 
-def _with_copies(wanted: list[UOp], versions: set[UOp]) -> list[UOp]:
+def _with_copies(wanted: list[UOp], versions: set[UOp], trail: Trail | None = None) -> list[UOp]:
     """Let every reader of `versions` read a copy, except the assignments that follow them."""
     done: dict[UOp, UOp] = {}
     raw: dict[UOp, UOp] = {}
@@ -243,4 +294,6 @@ def _with_copies(wanted: list[UOp], versions: set[UOp]) -> list[UOp]:
             new = node.replace(tuple(done[s] for s in node.src)) if node.src else node
         raw[node] = node.replace(tuple(raw[s] for s in node.src)) if node.op in MOVEMENT else new
         done[node] = UOp(Ops.CONTIGUOUS, node.dtype, (new,)) if node in versions else new
+        for made in (new, raw[node], done[node]):
+            made_for(trail, node, made)
     return [raw[n] if n in versions else done[n] for n in wanted]

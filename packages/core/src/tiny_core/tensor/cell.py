@@ -23,7 +23,7 @@ from tiny_core.ir import payload as p
 from tiny_core.ir.ops import MOVEMENT, Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.lines import Line
+from tiny_core.tensor.lines import Line, notes
 
 Step = tuple[Ops, p.Payload | None]
 Chain = tuple[Step, ...]
@@ -53,6 +53,8 @@ class Cell:
         self.owner = self.param = False
         self.written: Line | None = None
         self.grad: object = None
+        if notes.on:
+            notes.add(value, line)
         watch(self)
 
     @property
@@ -69,6 +71,8 @@ class Cell:
             buffer = UOp.buffer(value.dtype, value.size, device)
             view = g.reshape(buffer, value.shape)
             self.value = g.reshape(version(buffer, view, value), value.shape)
+            if notes.on:
+                notes.add(self.value, self.line)
             self.owner, self.device = True, device
             OWNERS[buffer] = weakref.ref(self)
             watch(self)
@@ -80,6 +84,8 @@ class Cell:
 
     def _store(self, chain: Chain, value: UOp, device: p.Device, line: Line | None) -> None:
         self.written = line
+        if notes.on:
+            notes.add(value, line)
         if self.leaf or self.param:
             if not chain:
                 value = g.detach(value)
@@ -94,6 +100,8 @@ class Cell:
         view = apply(chain, self.value)
         new = version(root, view, value)
         WRITTEN[new] = line
+        if notes.on:
+            notes.add(new, line)
         self.value = g.restep(steps, new)
         watch(self)
 

@@ -21,6 +21,7 @@ from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.cell import Cell
 from tiny_core.tensor.handle import as_int
+from tiny_core.tensor.lines import Line, notes, user_line
 
 if TYPE_CHECKING:
     from tiny_core.tensor.realize import Engine
@@ -32,12 +33,13 @@ _KEY = ((1, 2),)
 @final
 class Counter:
     """Of one device: `cell` holds [counter, key] as uint64; `used` numbers after the counter have been given
-    out."""
+    out, by `lines` if those are noted."""
 
-    __slots__ = ("cell", "used")
+    __slots__ = ("cell", "lines", "used")
 
     def __init__(self, cell: Cell) -> None:
         self.cell, self.used = cell, 0
+        self.lines: list[Line | None] = []
 
 
 _lock = threading.RLock()
@@ -89,6 +91,8 @@ def draw(device: str, n: int, engine: Engine) -> tuple[UOp, UOp]:
         if counter.used:
             first = g.scalar_op(Ops.ADD, first, counter.used)
         counter.used += n
+        if notes.on:
+            counter.lines.append(user_line())
         return first, g.reshape(g.shrink(state, _KEY), ())
 
 
@@ -102,6 +106,8 @@ def advance(nodes: Collection[UOp]) -> list[Cell]:
                 state = g.shrink(counter.cell.value, _COUNTER)
                 value = g.scalar_op(Ops.ADD, state, counter.used)
                 counter.cell.store(((Ops.SHRINK, g.bounds(_COUNTER)),), value, device, None)
-                counter.used = 0
+                for line in counter.lines:
+                    notes.add(counter.cell.value, line)
+                counter.used, counter.lines = 0, []
                 moved.append(counter.cell)
         return moved

@@ -29,7 +29,7 @@ from tiny_core.tensor.handle import (
     default_device,
     strong,
 )
-from tiny_core.tensor.lines import MemoryLabel, user_line
+from tiny_core.tensor.lines import MemoryLabel, notes, user_line
 from tiny_core.tensor.movement import dims_of
 from tiny_core.tensor.realize import engine
 from tiny_core.tensor.scatter import Scattering
@@ -70,6 +70,8 @@ class Creation(Scattering):
         else:
             cell = _from_host(data, where or default_device(), to)
         cell.line = line
+        if notes.on:
+            notes.add(cell.value, line)
         self._cell, self._chain, self._line = cell, (), line
         self._seen = None
         if requires_grad:

@@ -24,7 +24,7 @@ from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp, toposort
 from tiny_core.tensor import cell as cells
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.lines import Line
+from tiny_core.tensor.lines import Line, notes
 
 Ids = frozenset[int]
 _NONE: Ids = frozenset()
@@ -136,7 +136,10 @@ def keep(buffer: UOp, steps: list[UOp], graph: UOp, read: Ids, strongly: bool) -
     for leaf in leaves:
         instead[leaf] = _memoryless(leaf)
         _stand_ins[instead[leaf]] = _StandIn(leaf)
-    _origins[buffer] = flat.substitute(instead), {}
+    kept = flat.substitute(instead)
+    if notes.on:
+        notes.follow(flat, kept)
+    _origins[buffer] = kept, {}
 
 
 def _invert(steps: list[UOp], graph: UOp) -> UOp | None:
@@ -178,7 +181,10 @@ def origin(buffer: UOp) -> UOp | None:
         elif _version(node) != reads.get(storage_id(node), 0) and node not in _ghosts:
             ghost = Ghost(storage_id(node), last_written(node))
             instead[node] = _make_ghost(node, ghost, _computed_from.get(node, _NONE))
-    return graph.substitute(instead)
+    found = graph.substitute(instead)
+    if notes.on:
+        notes.follow(graph, found)
+    return found
 
 
 def dependencies(roots: Iterable[UOp]) -> tuple[dict[UOp, Ids], set[UOp]]:

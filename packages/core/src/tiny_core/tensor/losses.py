@@ -12,6 +12,7 @@ from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.ir.ops import Ops
 from tiny_core.settings import CHECK
 from tiny_core.tensor import graph as g
+from tiny_core.tensor.elementwise import number
 from tiny_core.tensor.handle import Handle, as_tensor, default_device
 from tiny_core.tensor.nnops import NeuralOps
 from tiny_core.tensor.realize import engine, realize
@@ -45,7 +46,7 @@ class Losses(NeuralOps):
         """
         self._same_shape("binary_crossentropy", Y)
         y = self._from_node(Y.uop, Y._cell.device)
-        return (-(y * self.log()) - (1 - y) * (1 - self).log())._reduced("binary_crossentropy", reduction)
+        return (-(y * self.log()) - (1 - y) * (-self).log1p())._reduced("binary_crossentropy", reduction)
 
     def binary_crossentropy_logits(
         self, Y: Handle, reduction: str = "mean", pos_weight: Handle | None = None
@@ -199,5 +200,5 @@ class Losses(NeuralOps):
 
 
 def _check_smoothing(what: str, smoothing: float) -> None:
-    if not 0 <= smoothing <= 1 or math.isnan(smoothing):
+    if not 0 <= number(f"{what}: label_smoothing", smoothing) <= 1 or math.isnan(smoothing):
         raise DTypeError(f"{what}: label_smoothing {smoothing}", "it lies in 0 … 1")

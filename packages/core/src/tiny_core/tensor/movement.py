@@ -18,10 +18,10 @@ from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
 from tiny_core.tensor import strides
+from tiny_core.tensor.activations import Activations
 from tiny_core.tensor.elementwise import number
 from tiny_core.tensor.handle import Handle, as_int, as_tensor, promote
 from tiny_core.tensor.lines import user_line
-from tiny_core.tensor.maths import Maths
 
 Pair = tuple[int, int]
 Padding = int | Sequence[int] | Sequence[Pair | None]
@@ -78,7 +78,7 @@ def _continued(x: UOp, pairs: tuple[Pair, ...], mode: str) -> UOp:
     return x
 
 
-class Movement(Maths):
+class Movement(Activations):
     """Views, and arrays built from them."""
 
     __slots__ = ()

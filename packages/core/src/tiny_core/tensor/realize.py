@@ -22,7 +22,7 @@ from tiny_core.tensor import graph as g
 from tiny_core.tensor import history
 from tiny_core.tensor.cell import Cell
 from tiny_core.tensor.counters import advance
-from tiny_core.tensor.lines import MemoryLabel
+from tiny_core.tensor.lines import MemoryLabel, notes
 
 
 class Engine(Protocol):
@@ -193,6 +193,8 @@ def _record(
     for buffer, steps, node in made:
         if read[node]:
             graph = node.replace(src=tuple(s.substitute(known) for s in node.src))
+            if notes.on:
+                notes.follow(node, graph)
             history.keep(buffer, steps, graph, read[node], node in tracked)
 
 
@@ -205,6 +207,8 @@ def _substitute(mapping: dict[UOp, UOp]) -> None:
                 src = tuple(done[s] for s in node.src)
                 done[node] = node if src == node.src else node.replace(src)
         if done[cell.value] is not cell.value:
+            if notes.on:
+                notes.follow(cell.value, done[cell.value])
             cell.value = done[cell.value]
             if cell.owner and cell.realized:
                 cells.unwatch(cell)

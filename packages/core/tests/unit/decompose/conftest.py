@@ -167,7 +167,7 @@ _NUMPY: dict[Ops, Callable[..., np.ndarray]] = {
     Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.DIV: np.divide, Ops.AND: np.bitwise_and,
     Ops.OR: np.bitwise_or,
     Ops.XOR: np.bitwise_xor, Ops.CMPLT: np.less, Ops.CMPLE: np.less_equal, Ops.CMPEQ: np.equal,
-    Ops.CMPNE: np.not_equal, Ops.RECIP: lambda x: np.divide(x.dtype.type(1), x),
+    Ops.CMPNE: np.not_equal, Ops.RECIP: lambda x: np.divide(x.dtype.type(1), x), Ops.EXP2: np.exp2,
 }  # fmt: skip
 
 

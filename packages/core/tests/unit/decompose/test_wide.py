@@ -199,6 +199,20 @@ def test_registers_and_loops(caps: Capabilities) -> None:
     assert near.payload(p.Storage).size == 2 and near.dtype is dtypes.uint32
 
 
+def test_an_after_names_the_loop_itself(caps: Capabilities) -> None:
+    i = UOp.range(UOp.const(4, dtypes.int64), "i")
+    acc = UOp.near(dtypes.int64, 1, 0, "register")
+    at = UOp.const(0, dtypes.int32)
+    start = acc.after(i).store(at, i)
+    out = UOp.param(0, dtypes.int64, 4, "w").store(i, acc.after(start, i).load(at)).end(i)
+    new = decompose(UOp.sink(out), caps)
+    after = [n for n in new.toposort() if n.op is Ops.AFTER]
+    assert after
+    for n in after:
+        assert all(s.dtype is dtypes.void or s.op is Ops.RANGE for s in n.src[1:])
+    assert sum(n.op is Ops.RANGE for n in new.toposort()) == 1
+
+
 def test_a_variable_beyond_32_bits_is_an_error(caps: Capabilities) -> None:
     for hi, fails in ((1 << 31, True), ((1 << 31) - 1, False)):
         variable = UOp(Ops.VARIABLE, dtypes.int64, (), p.Variable("n", 0, hi))

@@ -5,16 +5,25 @@ dtype) pairs that the target declares. Guaranteed: or RenderError, naming the op
 as before: a gated-off lane of a load stays gated off.
 
 The order: floats that the target cannot hold are carried in float32 (`narrow.carry`), which changes the
-dtypes of buffers; then every op the target lacks is replaced by the first rule that applies, and what that
-gave is looked at again; last, 64-bit integers become pairs (`wide.split`), whose 32-bit ops go through the
-rules once more.
+dtypes of buffers; then exp and cos are made of what spells them (`idioms.py`), every op that the target lacks
+is replaced by the first rule that applies, and what that gave is looked at again; last, 64-bit integers
+become pairs (`wide.split`), whose 32-bit ops go through the rules once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tiny_core.codegen.decompose import convert, integer, narrow, power, threefry, transcendental, wide
+from tiny_core.codegen.decompose import (
+    convert,
+    idioms,
+    integer,
+    narrow,
+    power,
+    threefry,
+    transcendental,
+    wide,
+)
 from tiny_core.dtypes import DType
 from tiny_core.errors import RenderError
 from tiny_core.ir.ops import ELEMENTWISE, Ops
@@ -48,7 +57,7 @@ def decompose(node: UOp, capabilities: Capabilities) -> UOp:
     """
     nodes = node.toposort()
     absent = {n.dtype for n in nodes if not _has_dtype(n, capabilities)}
-    if not absent and all(_declared(n, capabilities, False) for n in nodes):
+    if not absent and all(_declared(n, capabilities, False) and n.op not in idioms.IDIOMS for n in nodes):
         return node
     if absent & narrow.NARROW:
         nodes = narrow.carry(node, capabilities).toposort()
@@ -121,21 +130,45 @@ def _settle(root: UOp, done: dict[UOp, UOp], target: Capabilities, split: bool) 
         new = node if src == node.src else node.replace(src)
         if new in done:
             done[node] = done[new]
-        elif _declared(new, target, split):
+            continue
+        expansion = _idiom(new, target, split) if new.op in idioms.IDIOMS else None
+        if expansion is None and _declared(new, target, split):
             done[node] = done[new] = new
         else:
-            expansion = _expand(new, target)
+            expansion = expansion or _expand(new, target)
             stack += [(node, expansion), (expansion, None)]
+
+
+def _idiom(node: UOp, target: Capabilities, split: bool) -> UOp | None:
+    """What a node stands for as the spelling of another function; None if it is none, or if the target has
+    its op but not what the replacement is made of."""
+    rule = idioms.IDIOMS[node.op]
+    native = _declared(node, target, split)
+    result = rule(node, target, native)
+    if result is None:
+        return None
+    if native:
+        known = set(node.toposort())
+        if not all(
+            n in known or (_has_dtype(n, target) and _declared(n, target, split)) for n in result.toposort()
+        ):
+            return None
+    _note(rule, node, result)
+    return result
+
+
+def _note(rule: Callable[..., UOp | None], node: UOp, result: UOp) -> None:
+    if tracing():
+        code = rule.__code__
+        where = f"{code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+        record(f"decompose {node.op.value}", where, node, result)
 
 
 def _expand(node: UOp, target: Capabilities) -> UOp:
     for rule in _RULES.get(node.op, ()):
         result = rule(node, target)
         if result is not None and result is not node:
-            if tracing():
-                code = rule.__code__
-                where = f"{code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
-                record(f"decompose {node.op.value}", where, node, result)
+            _note(rule, node, result)
             return result
     dtype = operand_dtype(node)
     to = f" to {node.dtype.name}" if node.op is Ops.CAST else ""

@@ -13,7 +13,7 @@ without contraction, as the tests measure them over dense samples (ulp: distance
     ====  ==============  ==============
 
 over all arguments, the results of EXP2 below the normal range included. NaN gives NaN. Narrower floats come
-here through float32 (`narrow.py`).
+here through float32 (`narrow.py`); exp and cos, which are spelled by EXP2 and SIN, are in `idioms.py`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ def sin(node: UOp, target: Capabilities) -> UOp | None:
     exponent.
     """
     fmt = FORMATS.get(node.dtype)
-    if fmt is None:
-        return None
-    x = node.src[0]
+    return sine_of(fmt, node.src[0], 0, target) if fmt else None
+
+
+def sine_of(fmt: Format, x: UOp, turns: int, target: Capabilities) -> UOp:
+    """sin(x + turns * pi/2), for turns 0 or 1."""
     bits = x.bitcast(fmt.uint)
     magnitude = bits & (fmt.sign - 1)
     quadrant, high, low = _turns(fmt, magnitude, target)
@@ -74,13 +76,16 @@ def sin(node: UOp, target: Capabilities) -> UOp | None:
         sine, cosine = horner(c.SIN_DOUBLE, z), horner(c.COS_DOUBLE, z)
     sine = t + (t * sine + rest * (math.pi / 2))
     cosine = z * cosine + 1.0
+    if turns:  # of |x|, which has the same cosine
+        quadrant = quadrant + turns
     odd = (quadrant & 1).ne(0)
     # sin has the sign of x, of the half turn, and (where the quadrant keeps it a sine) of t
-    sign = (bits ^ (quadrant << (fmt.dtype.bits - 2)) ^ odd.where(0, mask)) & fmt.sign
+    half = quadrant << (fmt.dtype.bits - 2)
+    sign = ((half if turns else bits ^ half) ^ odd.where(0, mask)) & fmt.sign
     value = (odd.where(cosine, sine).bitcast(fmt.uint) ^ sign).bitcast(fmt.dtype)
     value = (magnitude < fmt.infinity).where(value, math.nan)
     # below 2**-tiny, x**3/6 is less than a quarter ulp, and -0.0 stays
-    return (magnitude < fmt.bits(2.0 ** -_tiny(fmt))).where(x, value)
+    return (magnitude < fmt.bits(2.0 ** -_tiny(fmt))).where(1.0 if turns else x, value)
 
 
 # ---- parts that POW uses too -------------------------------------------------------------------------------
@@ -98,8 +103,12 @@ def power_of_two(fmt: Format, x: UOp, low: UOp | None = None) -> UOp:
     if low is not None:
         r = r + t.eq(x).where(low, 0.0)  # a clamped x has no low part
     value = horner(c.EXP2_SINGLE if fmt.dtype.bits == 32 else c.EXP2_DOUBLE, r)
-    k = shifted.bitcast(fmt.sint) - fmt.bits(magic)
-    # 2**k in two factors, both normal: the second multiplication rounds once into the subnormal range
+    return scaled(fmt, value, shifted.bitcast(fmt.sint) - fmt.bits(magic))
+
+
+def scaled(fmt: Format, value: UOp, k: UOp) -> UOp:
+    """value * 2**k, for |k| up to twice the greatest exponent."""
+    # in two factors, both normal: the second multiplication rounds once into the subnormal range
     half = k >> 1
     for part in (half, k - half):
         value = value * ((part + fmt.bias) << fmt.mantissa).bitcast(fmt.dtype)

@@ -107,7 +107,9 @@ class _Splitter:
         return low, high
 
     def _effects(self, nodes: tuple[UOp, ...]) -> tuple[UOp, ...]:
-        return tuple(n for node in nodes for n in self.new[node])
+        """What became of effects, of the loops that an AFTER names, and of values that are not long."""
+        loops = {n: (self._narrow_loop(n),) for n in nodes if n.op is Ops.RANGE}
+        return tuple(new for n in nodes for new in loops.get(n, self.new[n]))
 
     def _loop(self, node: UOp) -> tuple[UOp, ...]:
         """The RANGE that an END closes."""

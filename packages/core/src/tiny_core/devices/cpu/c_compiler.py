@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tiny_core.api import Arch, CompileError, Compiler, DeviceError, LaunchError
+from tiny_core.api import Arch, Check, CompileError, Compiler, DeviceError, LaunchError
 from tiny_core.devices.cpu import elf, host
 
 # Floats: no contraction but where the source says fma; no flag that reorders, or that assumes away NaN,
@@ -25,6 +27,7 @@ OPTIONS = (
     "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
 )  # fmt: skip
 _GCC_ONLY = "-fno-tree-loop-distribute-patterns"
+_OLDEST = {"gcc": 12, "clang": 14}
 _HINT = "install gcc or clang, set CC, or use DEV=CPU:LLVM (pip install tiny-renderer-llvm)"
 
 
@@ -87,7 +90,9 @@ class CCompiler(Compiler):
             style = ["-M", "intel"] if self.machine == "x86_64" else []
             command = [objdump, "-d", "-r", "--no-show-raw-insn", *style, file.name]
             ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        return ran.stdout if ran.returncode == 0 else super().disassemble(binary)
+        if ran.returncode != 0:
+            return super().disassemble(binary)
+        return ran.stdout[max(ran.stdout.find("Disassembly"), 0) :].rstrip()  # what is before names the file
 
 
 def _command(machine: str, chosen: str) -> tuple[str, ...]:
@@ -117,3 +122,16 @@ def _version(command: tuple[str, ...]) -> str:
     first = ran.stdout.partition("\n")[0].strip()
     # `cc` says so in its first line on some systems and only further down on others
     return first if "clang" not in ran.stdout or "clang" in first else f"{first} (clang)"
+
+
+def look(target: str) -> Iterator[Check]:
+    """What `tiny doctor` says of the compiler: its version, and whether it is older than what is tested."""
+    import platform
+
+    version = _version(_command(platform.machine(), os.environ.get("CC", "")))
+    number = re.search(r"(?:version | )(\d+)\.\d+", version)
+    oldest = _OLDEST["clang" if "clang" in version else "gcc"]
+    if number is not None and int(number[1]) < oldest:
+        yield Check("WARN", f"{version} is older than {oldest}, the oldest that is tested", _HINT)
+    else:
+        yield Check("OK", version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiny_core.api import RendererSpec, RuntimeSpec
+from tiny_core.api import CheckSpec, RendererSpec, RuntimeSpec
 
 
 def tiny_runtimes() -> list[RuntimeSpec]:
@@ -19,3 +19,8 @@ def tiny_runtimes() -> list[RuntimeSpec]:
 
 def tiny_renderers() -> list[RendererSpec]:
     return [RendererSpec(name="C", make="tiny_core.devices.cpu.c:CRenderer", archs=("x86_64", "aarch64"))]
+
+
+def tiny_doctor_checks() -> list[CheckSpec]:
+    run = "tiny_core.devices.cpu.c_compiler:look"
+    return [CheckSpec("cpu.compiler", "C", "the C compiler is one that kernels are tested with", run)]

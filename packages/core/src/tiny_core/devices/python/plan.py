@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tiny_core.api import ELEMENTWISE, Ops, SpecError, UOp, payload
-from tiny_core.devices.python import batches, steps
+from tiny_core.devices.python import batches, matrix, steps
 from tiny_core.devices.python.blocks import (
     Block,
     depths,
@@ -270,6 +270,10 @@ class _Compiler:
                 pure = node.payload(payload.TargetOp).effect == "pure"
                 level = self._level(node.src) if pure else len(self.frames) - 1
                 self._emit(level, node, steps.target(self._new(node, level), node, slots, number))
+            case Ops.MATRIX:
+                slots = tuple(self._slot(s) for s in node.src)
+                level = max(1, self._level(node.src))  # lanes are items, and there are none in the prologue
+                self._emit(level, node, matrix.step(self._new(node, level), node, slots, number))
             case Ops.BARRIER:
                 self._emit(len(self.frames) - 1, node, steps.barrier(number))
             case Ops.LOAD:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,10 @@ class PythonRuntime(Runtime):
     def copy_peer(self, dest: Handle, source: Handle, nbytes: int) -> None:
         with self._lock:
             self._heap.bytes(dest, nbytes)[:] = self._heap.bytes(source, nbytes)
+
+    def learn(self, operations: Sequence[payload.TargetOp]) -> None:
+        with self._lock:
+            self.targets |= {op.name: op for op in operations}
 
     def load(self, compiled: Compiled) -> ProgramHandle:
         from tiny_core.devices.python.plan import Kernel
