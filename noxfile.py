@@ -26,6 +26,7 @@ PACKAGES = ("core", "renderer-llvm", "conformance")
 LONGEST_FILE = 600
 LONG_FILES: dict[str, str] = {}  # path: why it is longer
 CORE_WHEEL_MB = 1.0
+SITE = ("mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3", "ruff")
 TARGETS = ("CPU:LLVM", "CPU:C", "PYTHON", "PYTHON:LLVM:gfx1100", "NULL:LLVM:gfx1100")
 
 nox.options.default_venv_backend = "none"
@@ -181,6 +182,21 @@ def wheels(session: nox.Session) -> None:
 def isolation(session: nox.Session) -> None:
     """Bad plugins, really built and installed: none changes what DEV=CPU does; the example backend works."""
     session.run("python", "tools/isolation/run.py", "--dist", str(DIST), external=True)
+
+
+@nox.session(venv_backend="venv")
+def docs(session: nox.Session) -> None:
+    """The documentation site into out/site: no warnings, no missing page, nothing loaded from elsewhere."""
+    session.install(*SITE)
+    session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    pages = sorted((ROOT / "out" / "site").rglob("*.html"))
+    for page in pages:
+        found = re.search(
+            r"""(?:src|href)=["'](https?:[^"']+\.(?:js|css|woff2?|png|svg))""", page.read_text()
+        )
+        if found:
+            session.error(f"{page.name} loads {found[1]}")
+    session.log(f"{len(pages)} pages in out/site")
 
 
 @nox.session

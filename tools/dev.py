@@ -30,7 +30,18 @@ EXTRAS = {
     "test": TOOLS,
     "bench": ("hatchling", "editables", "torch==2.13.0"),
 }
-SESSIONS = ("lint", "types", "layers", "tests", "conform", "build", "check_dist", "wheels", "isolation")
+SESSIONS = (
+    "lint",
+    "types",
+    "layers",
+    "tests",
+    "conform",
+    "docs",
+    "build",
+    "check_dist",
+    "wheels",
+    "isolation",
+)
 DATA = Path("/usr/share/datasets/fashion-mnist")
 
 

@@ -1,4 +1,5 @@
-"""Derive the polynomial coefficients of `tiny_core/codegen/decompose/coefficients.py`.
+"""Derive the polynomial coefficients of `tiny_core/codegen/decompose/coefficients.py` and, with the argument
+`tensor`, those of `tiny_core/tensor/approximations.py`.
 
 For a function g on an interval, a relative weight w and a format, find coefficients c of that format for
 which w(x) (g(x) - p(x)) is small: least squares in Chebyshev points (which comes within a small factor of
@@ -6,19 +7,20 @@ the best uniform approximation), rounding one coefficient at a time, lowest powe
 higher ones again to what its rounding left. All of it in 400-bit arithmetic; the error printed is that of
 the rounded polynomial.
 
-Needs mpmath. Run `python tools/minimax.py` and paste its output.
+Needs mpmath. Run `python tools/minimax.py` or `python tools/minimax.py tensor` and paste its output.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 
 from mpmath import mp, mpf  # type: ignore[import-untyped]  # it has no type hints
 
 mp.prec = 400
 Function = Callable[[mpf], mpf]
-POINTS = 80
+POINTS = 100
 
 
 def fit(left: list[mpf], weights: list[mpf], points: list[mpf], powers: range) -> list[mpf]:
@@ -64,13 +66,19 @@ def main() -> None:
     half, ln2, turn = mpf(1) / 2, mp.log(2), mp.pi / 2
     low, high = mp.sqrt(half) - 1, mp.sqrt(2) - 1
     square = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
-    small, quarter = mpf(2) ** -100, mpf(1) / 4
-    for code, label, degrees in (("f", "SINGLE", (6, 9, 3, 3, 2)), ("d", "DOUBLE", (11, 21, 6, 6, 7))):
-        exp2, log2, sin, cos, atanh = degrees
+    small, quarter, edge = mpf(2) ** -100, mpf(1) / 4, ln2 / 2 * mpf("1.0001")
+    for code, label, degrees in (
+        ("f", "SINGLE", (6, 4, 9, 3, 3, 2)),
+        ("d", "DOUBLE", (11, 9, 21, 6, 6, 7)),
+    ):
+        exp2, exp, log2, sin, cos, atanh = degrees
         # 2**r on [-1/2, 1/2]
         show(f"EXP2_{label}", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r, -half, half, exp2, code)
+        # exp(r) = 1 + r + r*r*p(r), |r| <= ln(2)/2 and what rounding adds
+        g: Function = lambda r: (mp.exp(r) - 1 - r) / r**2  # noqa: E731
+        show(f"EXP_{label}", g, lambda r: r**2 * mp.exp(-r), -edge, edge, exp, code)
         # log2(1+f) = f + f*p(f), 1+f from sqrt(1/2) to sqrt(2)
-        g: Function = lambda f: mp.log1p(f) / ln2 / f - 1  # noqa: E731
+        g = lambda f: mp.log1p(f) / ln2 / f - 1  # noqa: E731
         show(f"LOG2_{label}", g, lambda f: f * ln2 / mp.log1p(f), low, high, log2, code)
         # sin(pi/2 t) = t + t*p(t*t), |t| <= 1/2
         g = lambda z: mp.sin(turn * mp.sqrt(z)) / mp.sqrt(z) - 1  # noqa: E731
@@ -90,5 +98,25 @@ def main() -> None:
     print("    , 16)")
 
 
+def tensor() -> None:
+    middle = mpf(15) / 4
+    low, high = -mpf("1.001"), (30 - middle) / (30 + middle)
+
+    def tail(t: mpf) -> mpf:
+        """(1 + 2x) exp(x*x) erfc(x) at t = (x - a) / (x + a), which is smooth from x = 0 to infinity."""
+        x = middle * (1 + t) / (1 - t)
+        return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+    for code, label, expm1, erf, erfc in (("f", "SINGLE", 5, 6, 11), ("d", "DOUBLE", 11, 15, 23)):
+        # expm1(x) = x + x*x*p(x), x from about -ln(2)/2 to ln(2)
+        g: Function = lambda x: (mp.expm1(x) - x) / x**2  # noqa: E731
+        show(f"EXPM1_{label}", g, lambda x: x**2 / mp.expm1(x), mpf("-0.351"), mpf("0.701"), expm1, code)
+        # erf(x) = x + x*p(x*x), |x| <= 1
+        g = lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1  # noqa: E731
+        show(f"ERF_{label}", g, lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), mpf(2) ** -100, mpf(1), erf, code)
+        # erfc(x) = exp(-x*x) / (1 + 2x) * p((x-a)/(x+a)), 0 <= x <= 30 (Shepherd and Laframboise, 1981)
+        show(f"ERFC_{label}", tail, lambda t: 1 / tail(t), low, high, erfc, code)
+
+
 if __name__ == "__main__":
-    main()
+    tensor() if "tensor" in sys.argv else main()

@@ -2,9 +2,9 @@
 `tiny doctor`.
 
 Builds the wheels in `fixtures/` (and core's, unless --dist has it), installs core into a new virtual
-environment, then installs each bad wheel in turn, and in the end all of them together. Prints a table; exit
-code 1 if a row is not as it must be. Needs hatchling in the Python that runs it; everything else happens in
-the new environment.
+environment, then installs each bad wheel in turn, and in the end all of them together; then the example, and
+what `tiny plugins new` writes. Prints a table; exit code 1 if a row is not as it must be. Needs hatchling in
+the Python that runs it; everything else happens in the new environment.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Environment:
         if borrow:
             (self._site() / "borrowed.pth").write_text(borrow + "\n")
         self._pip("install", *(["--no-deps"] if borrow else []), *map(str, wheels))
+        if not borrow:
+            self._pip("install", "pytest")
 
     def install(self, wheels: Sequence[Path]) -> None:
         self._pip("install", "--no-deps", "--no-index", "--force-reinstall", *map(str, wheels))
@@ -85,6 +87,14 @@ class Environment:
         except ValueError:
             sys.exit(f"tiny doctor did not survive: exit code {done.returncode}\n{done.stderr}")
         return rows
+
+    def tiny(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `tiny` with these words."""
+        return self._run("-P", "-m", "tiny_core.cli.main", *words, dev="")
+
+    def tests(self, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a project's own tests, on what is installed."""
+        return self._run("-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder), dev="CPU")
 
     def _site(self) -> Path:
         code = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -128,7 +138,30 @@ def main() -> int:
         environment.install(_build(work / "example", ["examples/third_party_backend"]))
         example = environment.check("ACME")
         print(f"\nDEV=ACME, from the example's wheel: {example}")
-        return 0 if good and example.startswith('{"device": "ACME"') else 1
+        good &= example.startswith('{"device": "ACME"')
+        return 0 if good and _new(environment, work) else 1
+
+
+def _new(environment: Environment, work: Path) -> bool:
+    """Write a backend, build and install its wheel, check it, compute on it, run its tests."""
+    folder = work / "fresh-chip"
+    made = environment.tiny("plugins", "new", "fresh", "--path", str(folder))
+    if made.returncode:
+        print(f"tiny plugins new failed: {made.stderr}")
+        return False
+    (wheel,) = _build(work / "new", [str(folder)])
+    environment.install([wheel])
+    good = True
+    for what in (str(folder), str(wheel), "fresh-tiny"):
+        report = json.loads(environment.tiny("plugins", "check", what, "--json").stdout)
+        marks = [row["mark"] for row in report["rows"]]
+        print(f"tiny plugins check {Path(what).name}: {marks.count('OK')} of {len(marks)} OK")
+        good &= set(marks) == {"OK"}
+    computed = environment.check("FRESH")
+    tests = environment.tests(folder / "tests")
+    print(f"DEV=FRESH, from the wheel of what `tiny plugins new` wrote: {computed}")
+    print(f"its own tests: {tests.stdout.strip().splitlines()[-1:] or tests.stderr}")
+    return good and computed.startswith('{"device": "FRESH"') and tests.returncode == 0
 
 
 def _build(out: Path, folders: Sequence[str]) -> list[Path]:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
+from tools import docblocks
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-EXAMPLES = re.findall(r"```(python|sh)\n([^`]*)```\n\n```text\n([^`]*)```", README)
+README = docblocks.ROOT / "README.md"
 
 
 def test_the_readme_has_examples_of_both_kinds() -> None:
-    assert {kind for kind, _, _ in EXAMPLES} == {"python", "sh"}
+    shown = [b for b in docblocks.blocks(README) if b.output is not None]
+    assert {b.kind for b in shown} == {"python", "sh"}
 
 
-@pytest.mark.parametrize(("kind", "code", "output"), EXAMPLES, ids=[kind for kind, _, _ in EXAMPLES])
-def test_an_example_prints_what_the_readme_says(kind: str, code: str, output: str) -> None:
-    if kind == "python":
-        command = [sys.executable, "-c", code]
-    else:
-        program, *rest = shlex.split(code)
-        assert program == "tiny"
-        command = [sys.executable, "-m", "tiny_core.cli.main", *rest]
-    environment = {k: v for k, v in os.environ.items() if k not in ("DEV", "TINY_DEV", "TINY_DEBUG")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == output
+def test_an_example_prints_what_the_readme_says() -> None:
+    assert len(docblocks.run_page(README)) >= 2
 
 
 def test_the_job_commands_of_the_readme_exist() -> None:
-    for job in re.findall(r"python3 tools/dev.py (\w+)", README):
-        command = [sys.executable, str(Path(__file__).parents[1] / "dev.py"), "--help"]
+    for job in re.findall(r"python3 tools/dev.py (\w+)", README.read_text()):
+        command = [sys.executable, str(docblocks.ROOT / "tools" / "dev.py"), "--help"]
         assert job in subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,1 +1,1 @@
-"""The ACME K1 as a device of tiny. Read in this order: plugin, renderer, ops, machine, runtime."""
+"""The ACME as a device of tiny. Read in this order: plugin.toml, plugin, renderer, ops, machine, runtime."""

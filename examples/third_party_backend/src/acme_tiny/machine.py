@@ -1,15 +1,17 @@
-"""The K1 itself, for lack of a real one: its assembler, and a core that executes what the assembler made.
+"""The ACME in software: its assembler, and a machine that executes what the assembler made.
 
-A core runs one group after another; a group is one item with registers of one or four lanes, and 16 KB of
-scratch. An address outside its memory traps. Arithmetic is total, as the IR's is: nothing depends on what the
-host's numpy does with a division by zero or a shift by 40.
+It stands in for the toolkit and the chip, so that all of this works before they do; with them, it becomes
+the device's mock. A core runs one group after another, and a group is one item. Groups do not see each
+other's work, so this machine runs all of them at once, with numpy: a value is one number, or an array of one
+number per group; lanes are its last axis. An address outside its memory traps. Arithmetic is total, as the
+IR's is: x/0 is 0 for integers, shifts by more than the width give 0 or the sign, floats that do not fit an
+integer saturate.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,44 +21,55 @@ from tiny_core.api import CompileError, LaunchError
 
 Array = npt.NDArray[Any]
 Instruction = tuple[str, str, str, tuple[Any, ...]]  # operation, type, destination, operands
-TYPES = {"b1": np.bool_, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "f32": np.float32}
+TYPES = {
+    "b1": np.bool_, "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32,
+    "u32": np.uint32, "f32": np.float32,
+}  # fmt: skip
 NUMBERED = ("const", "arg", "group")
-CONTROL = (*NUMBERED, "loop", "end")
-MAGIC = b"ACME K1\n"
+CONTROL = (*NUMBERED, "loop", "end", "ld", "st", "stack")
+MAGIC = b"ACME\n"
+AT_ONCE = 16384  # groups
 
 
-def dtype_of(kind: str) -> tuple[np.dtype[Any], int]:
-    """The numpy dtype and the lanes (0: a scalar) of `f32x4` and the like; KeyError where there is none."""
-    name, _, lanes = kind.partition("x")
-    return np.dtype(TYPES[name]), int(lanes or 0)
+def dtype_of(kind: str) -> np.dtype[Any]:
+    """The numpy dtype of `f32`, `f32x4` and the like; KeyError where there is none."""
+    return np.dtype(TYPES[kind.partition("x")[0]])
+
+
+def lanes_of(kind: str) -> int:
+    """The lanes of `f32x4`; 0 for a scalar."""
+    return int(kind.partition("x")[2] or 0)
+
+
+# ---- the assembler -----------------------------------------------------------------------------------------
 
 
 def assemble(source: str, name: str) -> bytes:
     """Check and encode a program; raises CompileError with the line that is wrong."""
     code: list[Instruction] = []
     memory: list[tuple[str, str, int]] = []
-    known = {""}
+    known: set[str] = set()
     loops: list[int] = []
     for number, text in enumerate(source.splitlines(), 1):
-        words = text.partition(";")[0].replace("=", " = ").split()
+        words = text.partition(";")[0].split()
+        if not words or words[0] == ".kernel":
+            continue
         try:
-            if not words or words[0] == ".kernel":
-                continue
-            if words[0].startswith("."):
+            if words[0] in (".buffer", ".scratch", ".register"):
                 dtype_of(words[2])
                 memory.append((words[1], words[2], int(words[3])))
                 known.add(words[1])
                 continue
-            dest, words = (words[0], words[2:]) if words[1:2] == ["="] else ("", words)
+            dest, words = (words[0], words[2:]) if words[1] == "=" else ("", words)
             op, _, kind = words[0].partition(".")
-            if kind:
-                dtype_of(kind)
-            if op not in CONTROL and op not in ALU and op not in MOVES:
+            if op not in CONTROL and op not in ALU:
                 raise ValueError(f"no instruction {op}")
-            unknown = [w for w in words[1:] if w[0] in "%ars" and w not in known]
+            if op != "end":
+                dtype_of(kind)
+            operands: list[Any] = [int(words[1], 0)] if op in NUMBERED else words[1:]
+            unknown = [w for w in operands if op not in NUMBERED and w.partition(".")[0] not in known]
             if unknown:
                 raise ValueError(f"{unknown[0]} has no value yet")
-            operands: list[Any] = [int(words[1], 0)] if op in NUMBERED else words[1:]
             if op == "loop":
                 loops.append(len(code))
             if op == "end":  # a loop knows where it ends, an end where it began
@@ -72,146 +85,174 @@ def assemble(source: str, name: str) -> bytes:
     return MAGIC + json.dumps([memory, code]).encode()
 
 
+# ---- the machine -------------------------------------------------------------------------------------------
+
+
 class Program:
     """A loaded program."""
 
     def __init__(self, binary: bytes) -> None:
         if not binary.startswith(MAGIC):
-            raise LaunchError("not a program of the ACME K1")
+            raise LaunchError("not a program of the ACME")
         memory, code = json.loads(binary.removeprefix(MAGIC))
         self.memory: list[tuple[str, str, int]] = [tuple(m) for m in memory]
         self.code: list[Instruction] = [tuple(instruction) for instruction in code]
 
     def run(self, buffers: Sequence[memoryview], scalars: Sequence[int], grid: Sequence[int]) -> None:
         """Run every group of the grid; raises LaunchError where an access leaves its memory."""
-        fixed: dict[str, Array] = {}
+        fixed: dict[str, Any] = {}
         for name, kind, size in self.memory:
             if name.startswith("a"):
-                dtype, _ = dtype_of(kind)
                 view = buffers[int(name[1:])]
-                if size * dtype.itemsize > view.nbytes:
-                    raise LaunchError(f"buffer {name} has {view.nbytes} bytes, not {size * dtype.itemsize}")
-                fixed[name] = np.frombuffer(view, dtype, size)
+                if size * dtype_of(kind).itemsize > view.nbytes:
+                    raise LaunchError(f"buffer {name} has {view.nbytes} bytes, and {size} elements are used")
+                fixed[name] = np.frombuffer(view, dtype_of(kind), size)
         x, y, z = (*grid, 1, 1, 1)[:3]
         with np.errstate(all="ignore"):
-            for group in product(range(z), range(y), range(x)):
-                self._group(dict(fixed), scalars, group[::-1])
+            for first in range(0, x * y * z, AT_ONCE):
+                number = np.arange(first, min(first + AT_ONCE, x * y * z))
+                self._groups(dict(fixed), scalars, (number % x, number // x % y, number // (x * y)))
 
-    def _group(self, values: dict[str, Any], scalars: Sequence[int], group: Sequence[int]) -> None:
+    def _groups(self, values: dict[str, Any], scalars: Sequence[int], group: Sequence[Array]) -> None:
+        """Run some groups, whose indices are `group`; `values` holds memory, and each value as it is made."""
         for name, kind, size in self.memory:
-            if not name.startswith("a"):
-                dtype, lanes = dtype_of(kind)
-                values[name] = np.zeros((size, lanes) if lanes else size, dtype)
+            if name.startswith("r"):
+                values[name] = np.zeros((size, len(group[0]), lanes_of(kind) or 1), dtype_of(kind))
+                if not lanes_of(kind):
+                    values[name] = values[name][..., 0]
+            elif name.startswith("s"):
+                values[name] = Scratch(np.zeros(size * len(group[0]), dtype_of(kind)), size)
         code, pc = self.code, 0
         while pc < len(code):
             op, kind, dest, operands = code[pc]
             pc += 1
             if op == "const":
                 bits = operands[0].to_bytes(8, "little")
-                values[dest] = np.frombuffer(bits, dtype_of(kind)[0])[0]
+                values[dest] = np.frombuffer(bits, dtype_of(kind))[0]
             elif op in ("arg", "group"):
-                values[dest] = dtype_of(kind)[0].type((scalars if op == "arg" else group)[operands[0]])
-            elif op == "loop":
-                values[dest] = dtype_of(kind)[0].type(0)
+                values[dest] = np.asarray((scalars if op == "arg" else group)[operands[0]], dtype_of(kind))
+            elif op == "loop":  # all groups run it equally often: its size is a number of the launch
+                values[dest] = dtype_of(kind).type(0)
                 if values[operands[0]] <= 0:
                     pc = operands[1] + 1
             elif op == "end":
                 _, _, counter, (stop, _) = code[operands[0]]
-                values[counter] = values[counter] + 1
+                values[counter] = values[counter] + dtype_of(code[operands[0]][1]).type(1)
                 if values[counter] < values[stop]:
                     pc = operands[0] + 1
-            elif op in MOVES:
-                values[dest] = MOVES[op](kind, *(values.get(o, o) for o in operands))
+            elif op == "ld":
+                values[dest] = _load(lanes_of(kind), *(values[o] for o in operands))
+            elif op == "st":
+                _store(lanes_of(kind), *(values[o] for o in operands))
+            elif op == "stack":
+                parts = [_lane(values, o) for o in operands]
+                values[dest] = np.stack(np.broadcast_arrays(*parts), -1) if lanes_of(kind) else parts[0]
             else:
-                values[dest] = ALU[op](dtype_of(kind)[0], *(values[o] for o in operands))
+                values[dest] = ALU[op](dtype_of(kind), *(values[o] for o in operands))
 
 
-# ---- memory and lanes --------------------------------------------------------------------------------------
+class Scratch:
+    """Scratch memory of several groups, one after the other."""
+
+    def __init__(self, memory: Array, size: int) -> None:
+        self.memory, self.size = memory, size
+
+    def at(self, index: Array, lanes: int) -> Array:
+        """The positions of an access: each group's indices count from its own part."""
+        parts = np.arange(0, len(self.memory), self.size)
+        return index + (parts[:, None] if lanes else parts)
 
 
-def _span(memory: Array, index: Any, lanes: int) -> slice | int:
-    """Where `lanes` elements from `index` on lie; a vector slot of the register file is one element."""
-    wide = lanes if memory.ndim == 1 else 0
-    if not 0 <= index <= len(memory) - max(wide, 1):
-        raise LaunchError(f"address {index} is outside memory of {len(memory)} elements")
-    return slice(index, index + wide) if wide else int(index)
+def _checked(size: int, index: Array, gate: Any) -> Array:
+    """The indices of an access, those that are gated off replaced by 0."""
+    index = np.where(gate, index, 0)
+    if len(wrong := index[(index < 0) | (index >= size)]):
+        raise LaunchError(f"address {wrong[0]} is outside memory of {size} elements")
+    return index
 
 
-def _load(kind: str, memory: Array, index: Any, gate: Any = True, other: Any = None) -> Any:
-    lanes = dtype_of(kind)[1]
-    if np.all(gate):
-        return memory[_span(memory, index, lanes)].copy()
-    if not lanes:
-        return other  # lanes that are off touch no memory
-    return np.array([memory[_span(memory, index + i, 0)] if gate[i] else other[i] for i in range(lanes)])
+def _place(memory: Any, index: Any, lanes: int, gate: Any) -> tuple[Array, Array]:
+    """The array that an access touches, and where."""
+    if isinstance(memory, Scratch):
+        return memory.memory, memory.at(_checked(memory.size, _span(index, lanes), gate), lanes)
+    return memory, _checked(len(memory), _span(index, lanes), gate)
 
 
-def _store(kind: str, memory: Array, index: Any, value: Any, gate: Any = True) -> None:
-    if np.all(gate):
-        memory[_span(memory, index, dtype_of(kind)[1])] = value
+def _span(index: Any, lanes: int) -> Array:
+    """The indices of the elements of an access that begins at `index`."""
+    return np.asarray(index)[..., None] + np.arange(lanes) if lanes else np.asarray(index)
+
+
+def _lane(values: dict[str, Any], name: str) -> Array:
+    """The value `%3`, or the lane `%3.0` of one."""
+    value, _, lane = name.partition(".")
+    return np.asarray(values[value][..., int(lane)] if lane else values[value])
+
+
+def _load(lanes: int, memory: Any, index: Any, gate: Any = True, other: Any = None) -> Array:
+    if (
+        isinstance(memory, np.ndarray) and memory.ndim > 1
+    ):  # registers: a row for each slot, and the slot is the same for all groups
+        value: Array = memory[int(index)].copy()
+    else:
+        array, where = _place(memory, index, lanes, gate)
+        value = array[where]
+    return value if gate is True else np.where(gate, value, other)
+
+
+def _store(lanes: int, memory: Any, index: Any, value: Any, gate: Any = True) -> None:
+    if isinstance(memory, np.ndarray) and memory.ndim > 1:
+        memory[int(index)] = np.where(gate, value, memory[int(index)])
         return
-    for i in np.flatnonzero(gate):
-        memory[_span(memory, index + i, 0)] = value[i]
-
-
-def _shuffle(kind: str, *operands: Any) -> Array:
-    lanes = dtype_of(kind)[1]
-    joined = np.concatenate([np.atleast_1d(o) for o in operands[: len(operands) - lanes]])
-    return joined[[int(i) for i in operands[len(operands) - lanes :]]]
-
-
-MOVES: dict[str, Callable[..., Any]] = {
-    "ld": _load,
-    "st": _store,
-    "stack": lambda kind, *lanes: np.array(lanes, dtype_of(kind)[0]),
-    "lane": lambda kind, vector, lane: vector[int(lane)],
-    "shuffle": _shuffle,
-}
+    array, where = _place(memory, index, lanes, gate)
+    where, value, gate = np.broadcast_arrays(where, value, gate)
+    array[where[gate]] = value[gate]
 
 
 # ---- arithmetic: from the result's dtype and the operands to the result ------------------------------------
 
 
-def _cast(dtype: np.dtype[Any], x: Array) -> Any:
+def _cast(dtype: np.dtype[Any], x: Array) -> Array:
     """To an integer, floats saturate and NaN becomes 0; integers wrap; floats round to nearest."""
     x = np.asarray(x)
     if x.dtype.kind != "f" or dtype.kind not in "iu":
-        return x.astype(dtype)[()]
-    info, edge = np.iinfo(dtype), 2.0 ** (8 * dtype.itemsize - 1)
-    inside = np.where(np.isnan(x) | (np.abs(x) >= edge), 0, x).astype(dtype)
-    return np.where(x >= edge, info.max, np.where(x < -edge, info.min, inside)).astype(dtype)[()]
+        return x.astype(dtype)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    inside = np.where(np.isnan(x) | (x < low) | (x >= high), 0, x).astype(dtype)
+    return np.where(x >= high, high, np.where(x < low, low, inside)).astype(dtype)
 
 
-def _divide(dtype: np.dtype[Any], x: Any, y: Any) -> Any:
+def _divide(dtype: np.dtype[Any], x: Array, y: Array) -> Array:
     """Toward zero; x/0 is 0; the least integer divided by -1 wraps."""
-    safe = np.where((y == 0) | (y == -1), 1, y)
-    quotient = x // safe + ((x % safe != 0) & ((x < 0) != (safe < 0)))
-    return np.where(y == 0, 0, np.where(y == -1, np.negative(x), quotient)).astype(dtype)[()]
+    whole = np.where(y == 0, 0, y).astype(np.int64)
+    wide = x.astype(np.int64)
+    quotient = np.abs(wide) // np.maximum(np.abs(whole), 1) * np.sign(wide) * np.sign(whole)
+    return quotient.astype(dtype)
 
 
-def _shift(left: bool) -> Callable[..., Any]:
-    def shift(dtype: np.dtype[Any], x: Any, y: Any) -> Any:
+def _shift(left: bool) -> Callable[..., Array]:
+    def shift(dtype: np.dtype[Any], x: Array, y: Array) -> Array:
         bits = 8 * dtype.itemsize
         over = (y < 0) | (y >= bits)
-        by = np.where(over, bits - 1, y).astype(dtype)
-        shifted = np.where(over, 0, x << by) if left else x >> by  # the sign, if shifted too far to the right
-        return shifted.astype(dtype)[()]
+        by = np.where(over, 0, y).astype(dtype)
+        lost = np.where(x < 0, -1, 0) if not left else 0  # the sign, if shifted too far to the right
+        return np.where(over, lost, x << by if left else x >> by).astype(dtype)
 
     return shift
 
 
-def _extreme(pick: Callable[..., Any], first_if_negative: bool) -> Callable[..., Any]:
+def _plain(function: Callable[..., Any]) -> Callable[..., Array]:
+    return lambda dtype, *operands: np.asarray(function(*operands), dtype)
+
+
+def _extreme(pick: Callable[..., Any], first_if_negative: bool) -> Callable[..., Array]:
     """MAX and MIN: NaN if either is, and -0.0 is less than 0.0."""
 
-    def extreme(dtype: np.dtype[Any], x: Any, y: Any) -> Any:
-        first = np.signbit(x) == first_if_negative
-        return np.where(x == y, np.where(first, x, y), pick(x, y)).astype(dtype)[()]
+    def extreme(dtype: np.dtype[Any], x: Array, y: Array) -> Array:
+        first = np.signbit(x) == first_if_negative if dtype.kind == "f" else True
+        return np.where(x == y, np.where(first, x, y), pick(x, y)).astype(dtype)
 
     return extreme
-
-
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda dtype, *operands: np.asarray(function(*operands), dtype)[()]
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
@@ -221,14 +262,13 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "cmplt": np.less, "cmple": np.less_equal, "cmpeq": np.equal, "cmpne": np.not_equal,
     "relu": lambda x: np.where(x <= 0, np.float32(0), x),
 }  # fmt: skip
-ALU: dict[str, Callable[..., Any]] = {
+ALU: dict[str, Callable[..., Array]] = {
     **{name: _plain(function) for name, function in _NUMPY.items()},
     "max": _extreme(np.maximum, False),
     "min": _extreme(np.minimum, True),
     "idiv": _divide,
-    "imod": lambda dtype, x, y: (x - _divide(dtype, x, y) * y).astype(dtype),
     "shl": _shift(left=True),
     "shr": _shift(left=False),
     "cast": _cast,
-    "bitcast": lambda dtype, x: np.asarray(x).view(dtype)[()],
+    "bitcast": lambda dtype, x: np.asarray(x).view(dtype),
 }

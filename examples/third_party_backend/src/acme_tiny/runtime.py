@@ -1,5 +1,7 @@
-"""The device: memory with addresses of its own, loading, and launching. All calls block; core makes the queue
-of them.
+"""The device: memory with addresses of its own, loading programs, and launching them.
+
+All calls block; core makes the queue of them. Yours calls the driver in the six places where this one touches
+`self.blocks` or a `Program`.
 """
 
 from __future__ import annotations
@@ -10,23 +12,25 @@ from collections.abc import Mapping
 from acme_tiny.machine import Program
 
 from tiny_core.api import (  # isort: skip
-    Compiled, DeviceError, Handle, LaunchError, OutOfMemory, ProgramHandle, Runtime,
-    RuntimeCapabilities,
+    Compiled, DeviceError, Handle, LaunchError, OutOfMemory, ProgramHandle, Runtime, RuntimeCapabilities,
 )  # fmt: skip
 
-ALIGN = 16
+ALIGN = 64
+MEMORY = 256  # megabytes
 
 
 class AcmeRuntime(Runtime):
-    """One K1; there is only device 0."""
+    """One ACME; there is only device 0."""
+
+    boards = 1
 
     capabilities = RuntimeCapabilities(align=ALIGN)
 
     def __init__(self, index: int = 0, iface: str = "", options: Mapping[str, str] | None = None) -> None:
         super().__init__(index, iface, options)
-        if index:
-            raise DeviceError(f"there is no ACME:{index}", "a machine holds one K1")
-        megabytes = self.options.get("memory", "64")
+        if index >= self.boards:
+            raise DeviceError(f"there is no ACME:{index}", f"counting begins at 0; there are {self.boards}")
+        megabytes = self.options.get("memory", str(MEMORY))
         if not megabytes.isdecimal():
             raise DeviceError(f"memory={megabytes} is not a number of megabytes")
         self.free_bytes = int(megabytes) << 20

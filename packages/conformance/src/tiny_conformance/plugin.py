@@ -1,173 +1,214 @@
-"""The pytest plugin: what target to test, what it can do, and how a result is checked.
+"""The pytest plugin: options, which tests run and which are skipped, and fixtures.
 
-Options: --target, --dtypes, --seed, --json. Fixtures: `target`, `rng`, `check`. A test that has a parameter
-`dtype` is skipped where the target neither declares it nor has it emulated by core.
+Options: --target, --level, --dtypes, --seed, --max-examples, --xfails, --json. Fixtures: `target`, `rng`,
+`check`, `bare`, `warn`, `measured`. A test that has a parameter `dtype` is skipped where the target neither
+declares it nor has it emulated by core; one marked `needs("name")`, where that capability is not declared.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import zlib
-from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
+
+from tiny_conformance import offers, xfails
+from tiny_conformance.check import Check
+from tiny_conformance.report import LEVELS, Report
+from tiny_conformance.target import CAPABILITIES, Target, open_target
+from tiny_conformance.xfails import BadXfails, Xfail
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from tiny_conformance.compare import Array, Tolerance
-    from tiny_core import Tensor
+    from tiny_conformance.bare import Bare
 
-EMULATED = frozenset(("float16", "bfloat16", "int64", "uint64", "int8", "uint8", "int16", "uint16"))
-"""Dtypes that core takes apart for targets that lack them."""
+SUITE: Final = "tiny_conformance.suite."
+FOLDERS: Final = ("packaging", "runtime", "ops", "engine", "models", "speed")
+"""Folders of the suite, by level."""
+ERRORS: Final = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What an xfail of kind "error" excuses, besides tiny's own errors: all but a wrong result."""
 
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is tested.
-
-    Args:
-        name: as given to --target.
-        dtypes: names of those that its renderer declares.
-        stores: whether results can be read; if not, kernels are compiled and their results not looked at.
-        interprets: whether kernels are interpreted: tests of large sizes are left out.
-    """
-
-    name: str
-    dtypes: frozenset[str]
-    stores: bool
-    interprets: bool
-
-    def runs(self, dtype: str) -> bool:
-        """Return whether kernels on this dtype must work."""
-        return dtype in self.dtypes or dtype in EMULATED
-
-
-class Check:
-    """Compares results; raises AssertionError with the places where they differ."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    @property
-    def reads(self) -> bool:
-        """Whether results can be looked at."""
-        return self._target.stores
-
-    def __call__(
-        self,
-        got: Tensor,
-        want: Array,
-        tolerance: Tolerance | None = None,
-        scale: Array | float = 1.0,
-        dtype: str = "",
-    ) -> None:
-        """Compute a tensor and compare it.
-
-        Args:
-            got: the result.
-            want: of numpy; of the result's dtype, or a wider one.
-            tolerance: None for equal bits.
-            scale: what the tolerance's epsilons are relative to.
-            dtype: the dtype it must have; "" for that of `want`.
-        """
-        from tiny_conformance.compare import EXACT, differences, numpy_dtype
-
-        name = dtype or want.dtype.name
-        expected = numpy_dtype(name)
-        assert numpy_dtype(got.dtype.name) == expected, f"result is {got.dtype.name}, not {name}"
-        assert got.shape == want.shape, f"result has shape {got.shape}, not {want.shape}"
-        if not self._target.stores:
-            got.realize()
-            return
-        text = differences(got.numpy(), want, tolerance or EXACT, scale)
-        assert not text, text
-
-
-@dataclass(slots=True)
-class _Report:
-    """What --json writes."""
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    matrix: dict[str, dict[str, str]] = field(default_factory=dict)
-    skips: Counter[str] = field(default_factory=Counter)
-
-
-_REPORT = pytest.StashKey[_Report]()
+_REPORT = pytest.StashKey[Report]()
 _TARGET = pytest.StashKey[Target]()
+_XFAILS = pytest.StashKey[Sequence[Xfail]]()
+
+
+class Warn(Protocol):
+    """Puts a sentence into the report."""
+
+    def __call__(self, text: str) -> None: ...
+
+
+class Measured(Protocol):
+    """Puts a figure into the report."""
+
+    def __call__(self, name: str, value: float, unit: str) -> None: ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiny-conformance")
     group.addoption("--target", default="", help="what to test, as in DEV=; default: DEV, or CPU")
+    group.addoption(
+        "--level", default="4", choices=LEVELS, help="the last level to run, 0 to 4, or P for speed as well"
+    )
     group.addoption("--dtypes", default="", help="test these only, separated by commas")
     group.addoption("--seed", type=int, default=0, help="of the random numbers that tests draw")
+    group.addoption("--max-examples", type=int, default=25, help="that each random test tries")
+    group.addoption(
+        "--xfails", default="", metavar="FILE", help=f"expected failures; default: the plugin's {xfails.FILE}"
+    )
     group.addoption("--json", default="", metavar="FILE", help="write a report")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--target") or os.environ.get("TINY_DEV") or os.environ.get("DEV") or "CPU"
     os.environ["TINY_DEV"] = name
+    os.environ.setdefault("TINY_SPEC", "2")  # what every pass makes, for this target too, is checked
     config.addinivalue_line("markers", "large: takes an interpreter too long")
-    config.stash[_REPORT] = _Report()
+    config.addinivalue_line("markers", "needs(capability, …): skipped where one of them is not declared")
+    config.addinivalue_line("markers", "gradient: of derivatives")
+    config.stash[_REPORT] = Report()
     config.stash[_TARGET] = _open(name)
+    config.stash[_XFAILS] = _expected(config, config.stash[_TARGET])
+    _configure_hypothesis(config.getoption("--max-examples"))
 
 
 def _open(name: str) -> Target:
     """Open the target; a pytest.UsageError says why it cannot be."""
-    from tiny_core import Device
     from tiny_core.errors import TinyError
 
     try:
-        device = Device[Device.DEFAULT]
-        capabilities = device.renderer.capabilities
+        return open_target(name)
     except TinyError as error:
         raise pytest.UsageError(f"{name}: {error}") from None
-    traits = device.runtime.capabilities
-    declared = frozenset(d.name for d in capabilities.dtypes)
-    return Target(name, declared, traits.stores, traits.interprets)
+
+
+def _expected(config: pytest.Config, target: Target) -> tuple[Xfail, ...]:
+    given = config.getoption("--xfails")
+    file = Path(given) if given else xfails.find(target)
+    if file is None:
+        return ()
+    try:
+        return xfails.read(file)
+    except BadXfails as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _configure_hypothesis(examples: int) -> None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "tiny-conformance",
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        # fixtures hold no state that an example changes; compiling takes as long as it takes
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    settings.load_profile("tiny-conformance")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     target = config.stash[_TARGET]
     how = "" if target.stores else ", compiled and not run"
-    return f"target: {target.name}{how}; seed {config.getoption('--seed')}"
+    level = config.getoption("--level")
+    return f"target: {target.name}{how}; level {level}; seed {config.getoption('--seed')}"
+
+
+# ---- which tests run ---------------------------------------------------------------------------------------
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    target, chosen = config.stash[_TARGET], config.getoption("--dtypes")
+    chosen, last = config.getoption("--dtypes"), LEVELS.index(config.getoption("--level"))
     wanted = set(chosen.split(",")) if chosen else None
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        params = (
-            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        )
-        names = {str(v) for k, v in params.items() if k == "dtype" or k.endswith("_dtype")}
-        item.user_properties.append(("op", getattr(params.get("op"), "name", _name_of(item))))
-        item.user_properties.append(("dtypes", sorted(names)))
-        (kept if wanted is None or names <= wanted else left).append(item)
-        for missing in sorted(n for n in names if not target.runs(n)):
-            item.add_marker(pytest.mark.skip(reason=f"{target.name} does not declare {missing}"))
-        if target.interprets and item.get_closest_marker("large"):
-            item.add_marker(pytest.mark.skip(reason="too large for an interpreter"))
+        case, level = _case(item), _level(item)
+        op, names = _operation(item), _dtypes(item)
+        for key, value in (("case", case), ("level", level), ("op", op), ("dtypes", sorted(names))):
+            item.user_properties.append((key, value))
+        if item.get_closest_marker("gradient"):
+            item.user_properties.append(("gradient", True))
+        if level > last or (wanted is not None and not names <= wanted):
+            left.append(item)
+            continue
+        kept.append(item)
+        _gate(item, config.stash[_TARGET], names)
+        _expect(item, case, level, config)
+    kept.sort(key=_level)  # a mistake shows at the lowest level that it breaks
     config.hook.pytest_deselected(items=left)
     items[:] = kept
 
 
-def _name_of(item: pytest.Item) -> str:
-    return item.name.partition("[")[0].removeprefix("test_")
+def _gate(item: pytest.Item, target: Target, names: set[str]) -> None:
+    """Skip what the target does not promise."""
+    for missing in sorted(n for n in names if not target.runs(n)):
+        item.add_marker(pytest.mark.skip(reason=f"{target.name} does not declare {missing}"))
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            assert name in CAPABILITIES, f"{item.nodeid} needs {name}, which is no capability"
+            if not target.has(name):
+                item.add_marker(pytest.mark.skip(reason=f"{target.name} does not declare {name}"))
+    if _level(item) >= 2 and not target.has("executes"):
+        item.add_marker(pytest.mark.skip(reason=f"{target.name} does not declare executes"))
+    if target.interprets and item.get_closest_marker("large"):
+        item.add_marker(pytest.mark.skip(reason="too large for an interpreter"))
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if _ACTIVE and (report.when == "call" or report.outcome != "passed"):
-        _record(_ACTIVE[-1].stash[_REPORT], report)
+def _expect(item: pytest.Item, case: str, level: int, config: pytest.Config) -> None:
+    """Mark what the plugin's file expects to fail."""
+    from tiny_core.errors import TinyError
 
+    expected = config.stash[_XFAILS]
+    for number, xfail in enumerate(expected):
+        if not xfail.matches(case):
+            continue
+        if xfails.forbidden(xfail, level, offers.maturity(config.stash[_TARGET])):
+            raise pytest.UsageError(f"{case}: a stable plugin may fail, but not give wrong results")
+        raises = (TinyError, *ERRORS) if xfail.kind == "error" else None
+        item.add_marker(pytest.mark.xfail(reason=xfail.reason, strict=True, raises=raises))
+        item.user_properties.append(("xfail", number))
+        return
+
+
+def _case(item: pytest.Item) -> str:
+    """The name by which reports and xfails know a test: `ops/test_cast.py::test_cast[bool-int8]`."""
+    module = item.getparent(pytest.Module)
+    name = module.obj.__name__ if module is not None else ""
+    return f"{name.removeprefix(SUITE).replace('.', '/')}.py::{item.name}"
+
+
+def _level(item: pytest.Item) -> int:
+    folder = _case(item).partition("/")[0]
+    return FOLDERS.index(folder) if folder in FOLDERS else 2
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return (
+        dict(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
+
+
+def _dtypes(item: pytest.Item) -> set[str]:
+    return {str(v) for k, v in _parameters(item).items() if k == "dtype" or k.endswith("_dtype")}
+
+
+def _operation(item: pytest.Item) -> str | None:
+    """The row of the report's matrix; None for tests of no operation."""
+    if _level(item) != 2:
+        return None
+    op = _parameters(item).get("op")
+    return str(getattr(op, "name", op or item.name.partition("[")[0].removeprefix("test_")))
+
+
+# ---- the report --------------------------------------------------------------------------------------------
 
 _ACTIVE: list[pytest.Config] = []
 """The session's configuration: reports do not carry it."""
@@ -177,48 +218,47 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _ACTIVE.append(session.config)
 
 
-def _record(to: _Report, report: pytest.TestReport) -> None:
-    properties = dict(report.user_properties)
-    to.outcomes[report.outcome] += 1
-    if report.skipped and isinstance(report.longrepr, tuple):
-        to.skips[report.longrepr[2].removeprefix("Skipped: ")] += 1
-    row = to.matrix.setdefault(str(properties.get("op", "")), {})
-    names = properties.get("dtypes")
-    for name in names if isinstance(names, (list, tuple)) and names else ("",):
-        worse = {"passed": 0, "skipped": 1, "failed": 2}
-        if worse[report.outcome] >= worse[row.get(name, "passed")]:
-            row[name] = report.outcome
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if _ACTIVE:
+        _ACTIVE[-1].stash[_REPORT].add(report)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     if _ACTIVE:
         _ACTIVE.pop()
+    if hasattr(config, "workerinput") or _TARGET not in config.stash or config.option.collectonly:
+        return
+    report, expected = config.stash[_REPORT], config.stash[_XFAILS]
+    chosen = (config.getoption("-k"), config.getoption("-m"), config.getoption("--dtypes"))
+    report.deselected = any(chosen) or session.exitstatus in (pytest.ExitCode.INTERRUPTED, 3, 4)
+    for xfail in report.unused(expected, LEVELS.index(config.getoption("--level"))):
+        report.warnings[f"xfail {xfail.test} names no test: remove it"] = None
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
     path = config.getoption("--json")
-    if path and not hasattr(config, "workerinput"):
-        Path(path).write_text(json.dumps(_summary(config), indent=1) + "\n")
-
-
-def _summary(config: pytest.Config) -> dict[str, object]:
-    import tiny_conformance
-    import tiny_core
-
-    report = config.stash[_REPORT]
-    return {
-        "kit": tiny_conformance.__version__,
-        "core": tiny_core.__version__,
-        "python": platform.python_version(),
-        "target": config.stash[_TARGET].name,
-        "seed": config.getoption("--seed"),
-        "counts": dict(sorted(report.outcomes.items())),
-        "skips": dict(sorted(report.skips.items())),
-        "matrix": {op: dict(sorted(row.items())) for op, row in sorted(report.matrix.items())},
-    }
+    if path:
+        seed, examples = config.getoption("--seed"), config.getoption("--max-examples")
+        report.write(Path(path), report.data(config.stash[_TARGET], expected, seed, examples))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for reason, count in sorted(config.stash[_REPORT].skips.items()):
+    report, expected = config.stash[_REPORT], config.stash[_XFAILS]
+    for reason, count in sorted(report.skips.items()):
         terminalreporter.write_line(f"{count} skipped: {reason}")
+    for number, xfail in enumerate(expected):
+        if report.expected[number]:
+            terminalreporter.write_line(
+                f"{report.expected[number]} failed as expected: {xfail.reason} ({xfail.link})"
+            )
+    for text in report.warnings:
+        terminalreporter.write_line(f"warning: {text}")
+    for name, figure in sorted(report.speed.items()):
+        terminalreporter.write_line(f"{name}: {figure['value']} {figure['unit']}")
+
+
+# ---- fixtures ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -240,3 +280,38 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def check(target: Target) -> Check:
     """Compares a tensor with an array."""
     return Check(target)
+
+
+@pytest.fixture
+def bare(target: Target) -> Iterator[Bare]:
+    """The device without the engine; what is allocated through it is freed afterwards."""
+    from tiny_conformance.bare import Bare
+    from tiny_core import Tensor
+
+    if target.has("executes"):
+        (Tensor([1.0]) + 1).realize()  # so that a host device has its worker pool
+    device = Bare()
+    yield device
+    device.close()
+
+
+@pytest.fixture
+def warn(request: pytest.FixtureRequest) -> Warn:
+    """Puts a sentence into the report: of what is no failure."""
+    item = request.node
+
+    def add(text: str) -> None:
+        item.user_properties.append(("warning", text))
+
+    return add
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Measured:
+    """Puts a figure into the report."""
+    item = request.node
+
+    def add(name: str, value: float, unit: str) -> None:
+        item.user_properties.append(("speed", (name, float(f"{value:.3g}"), unit)))
+
+    return add

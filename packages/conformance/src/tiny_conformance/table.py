@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tiny_conformance.compare import EXACT, Array, Tolerance, is_float, numpy_dtype
-from tiny_core import Tensor
 
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTS = SIGNED + UNSIGNED
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+FLOATS8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 NUMBERS = INTS + FLOATS
 ALL = ("bool", *NUMBERS)
 
@@ -25,7 +26,7 @@ class Op:
 
     Args:
         name: what reports call it.
-        ours: it, on tensors.
+        ours: it, on tensors (or on nodes of kernels).
         numpy: it, on arrays. Where the tolerance is exact, arrays are of the dtype itself; otherwise floats
             come in a wider dtype, whose results are taken for the exact ones.
         dtypes: of the operands.
@@ -37,7 +38,7 @@ class Op:
     """
 
     name: str
-    ours: Callable[..., Tensor]
+    ours: Callable[..., Any]
     numpy: Callable[..., Array]
     dtypes: tuple[str, ...] = FLOATS
     tolerance: Tolerance = EXACT

@@ -1,1 +1,1 @@
-"""The tests, a file for each kind of operation: functions with the fixtures of `tiny_conformance.plugin`."""
+"""The tests, a folder for each level: functions with the fixtures of `tiny_conformance.plugin`."""

@@ -1,0 +1,1 @@
+"""Level P: how fast a few things are. Figures for the report; only crashes fail."""
