@@ -35,7 +35,7 @@ nox.options.sessions = ["lint", "types", "layers", "tests"]
 
 def results(name: str) -> list[str]:
     """Where a pytest run leaves its counts for `tools/dev.py`."""
-    folder = os.environ.get("TINY_RESULTS")
+    folder = os.environ.get("TEST_RESULTS")
     return [f"--junitxml={folder}/{name}.xml"] if folder else []
 
 

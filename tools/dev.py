@@ -134,7 +134,7 @@ def check(sessions: list[str], rest: list[str]) -> int:
     environment = {**os.environ, "PATH": f"{executable.parent}{os.pathsep}{os.environ['PATH']}"}
     environment |= {
         "OMP_NUM_THREADS": "1",
-        "TINY_RESULTS": str(results),
+        "TEST_RESULTS": str(results),
         "VIRTUAL_ENV": str(executable.parent.parent),
     }
     failed: list[str] = []

@@ -158,8 +158,7 @@ class Elementwise(Handle):
         """
         if self._meet(other).is_int:
             return self._binary("mod", Ops.FLOORMOD, other, reverse)
-        x, y = self._pair(other, reverse)
-        return x.sub(x.div(y, rounding_mode="floor").mul(y))
+        return self._remainder(other, reverse, "floor")
 
     def fmod(self, other: Operand, reverse: bool = False) -> Self:
         """Remainder with the sign of the dividend, as C's `fmod`. x mod 0 is x for integers, NaN for floats.
@@ -169,8 +168,13 @@ class Elementwise(Handle):
         """
         if self._meet(other).is_int:
             return self._binary("fmod", Ops.IMOD, other, reverse)
-        x, y = self._pair(other, reverse)
-        return x.sub(x.div(y, rounding_mode="trunc").mul(y))
+        return self._remainder(other, reverse, "trunc")
+
+    def _remainder(self, other: Operand, reverse: bool, rounding_mode: str) -> Self:
+        """x - round(x / y) · y of floats; narrow ones in float32, as a rounded quotient would be another."""
+        a, b = self._pair(other, reverse)
+        (x, dtype), (y, _) = a._computed_in(), b._computed_in()
+        return x.sub(x.div(y, rounding_mode=rounding_mode).mul(y)).cast(dtype)
 
     def pow(self, other: Operand, reverse: bool = False) -> Self:
         """self ** other. An integer tensor to a non-negative Python integer stays integer (and wraps); with a

@@ -122,8 +122,8 @@ class LinearAlgebra(Resampling):
     def det(self) -> Self:
         """The determinant, by LU factors.
 
-        >>> Tensor([[1.0, 2.0], [3.0, 5.0]]).det().item()
-        -1.0
+        >>> Tensor([[2.0, 0.0], [1.0, 3.0]]).det().item()
+        6.0
         """
         n = self._matrix("det", square=True)[0]
         both, _, sign = self._factors(n)

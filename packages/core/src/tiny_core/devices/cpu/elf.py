@@ -109,10 +109,10 @@ def parse(binary: bytes) -> ElfObject:
     ident, kind, machine, _, _, _, table, _, _, _, _, entry_size, count, names = _HEADER.unpack_from(binary)
     if ident[4:6] != b"\x02\x01":
         raise LaunchError("not a 64-bit little-endian ELF object")
-    if kind != 1:
-        raise LaunchError(f"ELF file of type {kind}, not a relocatable object (type 1)")
     if machine not in MACHINES:
         raise LaunchError(f"an object for ELF machine {machine} cannot run on a CPU", FOREIGN)
+    if kind != 1:
+        raise LaunchError(f"ELF file of type {kind}, not a relocatable object (type 1)")
     if entry_size != _SECTION.size or count == 0:
         raise LaunchError(f"ELF object with {count} sections of header size {entry_size}")
     sections = _sections(binary, table, count, names)
