@@ -186,6 +186,9 @@ def explain(kernel: UOp, before: tuple[p.Option, ...], option: p.Option) -> str:
             return f"what the inner loops read of argument {option.slot} is first brought into near memory"
         case "group":
             return f"the sum over `{name}` is divided among {option.n} work-items"
+        case "matrix":
+            tiles = ", ".join(f"`{axis}`" for axis in option.axes)
+            return f"tiles of {tiles} are multiplied by the matrix unit {option.unit}"
 
 
 def indentation(line: str) -> str:

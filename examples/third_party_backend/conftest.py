@@ -40,6 +40,7 @@ def _installed(_site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from tiny_core.plugins import catalog
 
     monkeypatch.setattr(sys, "path", [str(_site), str(HERE / "src"), *sys.path])
+    Device.close("ACME")  # in this repository other plugins of that name are tested
     catalog.reset()
     yield
     Device.close("ACME")

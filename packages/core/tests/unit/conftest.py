@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tiny_core import Device
 from tiny_core.plugins import catalog, select
 
 Install = Callable[..., Path]
@@ -96,6 +97,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         points: str = "",
         version: str = "0.1",
     ) -> Path:
+        tokens.append(token)
         package = name.replace("-", "_")
         folder = site / package
         folder.mkdir()
@@ -118,9 +120,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         catalog.reset()
         return folder
 
+    tokens: list[str] = []
     catalog.reset()
     select.forget()
     yield make
+    for token in tokens:  # a device of this plugin is not that of another test's plugin of the same name
+        for index in ("", ":1"):
+            Device.close(token + index)
     catalog.reset()
     select.forget()
     ours = [m for m, v in sys.modules.items() if str(site) in str(getattr(v, "__file__", ""))]

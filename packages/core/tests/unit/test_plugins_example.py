@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tiny_core import Device
 from tiny_core.api import Compiled, Ops, UOp, dtypes, payload
 from tiny_core.cli.main import main
 from tiny_core.codegen.pipeline import generate
@@ -42,6 +43,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.syspath_prepend(str(EXAMPLE / "src"))
     catalog.reset()
     yield
+    Device.close("ACME")
     catalog.reset()
     for module in [m for m in sys.modules if m.split(".")[0] == "acme_tiny"]:
         del sys.modules[module]
