@@ -15,7 +15,7 @@ from tiny_core.api import Arch, Renderer, Runtime
 from tiny_core.errors import DeviceError, PluginError, TargetError
 from tiny_core.plugins import opening
 from tiny_core.plugins.catalog import PluginWarning
-from tiny_core.plugins.select import default_device, open_device, select
+from tiny_core.plugins.select import default_device, forget, open_device, select
 from tiny_core.plugins.target import Target
 from tiny_core.settings import Context
 
@@ -294,6 +294,13 @@ def test_the_built_in_cpu_needs_a_renderer_and_says_how_to_get_one(tmp_path: Pat
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert "LLVM" in done.stdout
     assert "gcc" in done.stdout
+
+
+def test_what_was_opened_to_choose_is_closed_if_nobody_wants_it(install: Install) -> None:
+    install("acme-thing", "ACME", detect="/")
+    assert default_device() == "ACME"
+    forget()
+    assert not opening._parked
 
 
 def test_nothing_warns_when_all_is_well(install: Install) -> None:

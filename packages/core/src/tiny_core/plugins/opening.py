@@ -56,6 +56,15 @@ def park(selection: Selection) -> None:
             _parked[key] = _construct(selection)
 
 
+def release_parked() -> None:
+    """Close the devices that nobody has asked for."""
+    with _lock:
+        parked = list(_parked.values())
+        _parked.clear()
+    for runtime in parked:
+        runtime.close()
+
+
 def make_renderer(selection: Selection) -> Renderer:
     """Return a new renderer for a selection.
 

@@ -117,8 +117,12 @@ _picked: dict[str, str] = {}  # TINY_PLUGINS -> the device chosen for it; cleare
 
 
 def forget() -> None:
-    """Choose the default device anew when it is next asked for."""
+    """Choose the default device anew when it is next asked for; close what was opened to see whether it is
+    one."""
+    from tiny_core.plugins.opening import release_parked
+
     _picked.clear()
+    release_parked()
 
 
 def _may_be_chosen(table: Catalog, entry: Entry) -> bool:
