@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tiny_core import dtypes
 from tiny_core.ir import payload as p
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
 from tiny_core.tensor import graph as g
-from tiny_core.tensor.ordering import sums_by_key
+from tiny_core.tensor.ordering import key_of, sums_by_key
 
 Cotangents = Sequence[UOp | None]
 Rule = Callable[[UOp, UOp, Sequence[bool]], Cotangents]
@@ -267,20 +266,14 @@ def _put_back(x: UOp, indices: Sequence[UOp], c: UOp, straight: dict[int, int]) 
     kept = [straight[a] for a in sorted(straight)]  # axes of the result, in the order of x's
     summed = [j for j in range(len(shape)) if j not in kept]
     compared = [a for a in range(k) if a not in straight]
-    key, exists = g.const(0, dtypes.int32, shape), g.const(True, dtypes.bool_, shape)
-    for a in compared:
-        at, n = g.cast(indices[a], dtypes.int32), x.shape[a]
-        inside = g.alu(Ops.AND, g.alu(Ops.CMPLE, g.const_like(0, at), at), g.scalar_op(Ops.CMPLT, at, n))
-        exists = g.alu(Ops.AND, exists, inside)
-        key = g.alu(Ops.ADD, g.scalar_op(Ops.MUL, key, n), at)
-    key = g.where(exists, key, g.const_like(-1, key))
+    key = key_of([indices[a] for a in compared], [x.shape[a] for a in compared], shape)
     rows, n = math.prod(shape[j] for j in kept), math.prod(shape[j] for j in summed)
     keys = g.reshape(g.permute(key, (*kept, *summed)), (rows, n))
     rest = c.shape[len(shape) :]
     values = g.permute(c, (*kept, *summed, *range(len(shape), len(c.shape))))
     width, count = math.prod(rest), math.prod(x.shape[a] for a in compared)
     wide = g.cast(g.reshape(values, (rows, n, width)), g.accumulator(c.dtype))
-    sums = g.cast(sums_by_key(Ops.ADD, wide, keys, count, 0)[0], c.dtype)
+    sums = g.cast(sums_by_key(Ops.ADD, wide, keys, count)[0], c.dtype)
     # (straight axes…, compared axes…, rest…) into x's order
     made = (*(shape[j] for j in kept), *(x.shape[a] for a in compared), *rest)
     order = [*sorted(straight), *compared]

@@ -99,6 +99,15 @@ def pad(x: UOp, pairs: tuple[tuple[int, int], ...]) -> UOp:
     return x if all(q == (0, 0) for q in pairs) else UOp(Ops.PAD, x.dtype, (x,), p.Bounds(pairs))
 
 
+def filled(x: UOp, pairs: tuple[tuple[int, int], ...], value: Number) -> UOp:
+    """`value` around."""
+    node, fill = pad(x, pairs), const(value, x.dtype)
+    if node is x or fill is const(0, x.dtype):
+        return node
+    inside = pad(const(True, dtypes.bool_, x.shape), pairs)
+    return where(inside, node, expand(fill, node.shape))
+
+
 def shrink(x: UOp, pairs: tuple[tuple[int, int], ...]) -> UOp:
     if all(a == 0 and b == n for (a, b), n in zip(pairs, x.shape, strict=True)):
         return x
@@ -111,6 +120,13 @@ def flip(x: UOp, axes: Shape) -> UOp:
 
 def shear(x: UOp, axis: int, by: int | None, stride: int, dilation: int, size: int) -> UOp:
     return UOp(Ops.SHEAR, x.dtype, (x,), p.Shear(axis, by, stride, dilation, size))
+
+
+def windows(x: UOp, axis: int, size: int, step: int = 1) -> UOp:
+    """All windows of `size` along an axis, `step` apart; a new last axis runs within one."""
+    last = len(x.shape)
+    wide = expand(insert_axes(x, (last,)), (*x.shape, size))
+    return shear(wide, axis, last, step, 1, (x.shape[axis] - size) // step + 1)
 
 
 def detach(x: UOp) -> UOp:
@@ -157,6 +173,11 @@ def movements(x: UOp) -> tuple[list[UOp], UOp]:
 # ---- reductions -------------------------------------------------------------------------------------------
 
 
+def identity(op: Ops, dtype: DType) -> Number:
+    """What changes no value that it is reduced with."""
+    return {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: dtype.min, Ops.MIN: dtype.max}[op]
+
+
 def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     """Reduce over `axes`, which disappear. Over no elements it gives the identity of `op`."""
     if not axes:
@@ -167,8 +188,7 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
         total = UOp(Ops.REDUCE, x.dtype, (one,), p.Reduce(Ops.ADD, tuple(sorted(axes))))
         return total if op is Ops.ADD else scalar_op(Ops.ADD, total, 1)
     if 0 in x.shape:
-        identity = {Ops.ADD: 0, Ops.MUL: 1, Ops.MAX: x.dtype.min, Ops.MIN: x.dtype.max}[op]
-        return const(identity, x.dtype, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+        return const(identity(op, x.dtype), x.dtype, tuple(n for i, n in enumerate(x.shape) if i not in axes))
     return UOp(Ops.REDUCE, x.dtype, (x,), p.Reduce(op, tuple(sorted(axes))))
 
 

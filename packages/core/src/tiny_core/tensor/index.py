@@ -22,7 +22,7 @@ from tiny_core.tensor import graph as g
 from tiny_core.tensor.assign import Assignment
 from tiny_core.tensor.elementwise import Operand
 from tiny_core.tensor.handle import Handle, as_int, as_tensor
-from tiny_core.tensor.ordering import last_by_key, search
+from tiny_core.tensor.ordering import key_of, last_by_key, search
 from tiny_core.tensor.realize import engine
 
 Item = int | slice | None | EllipsisType | Handle | Sequence[int]
@@ -341,14 +341,7 @@ def _put(view: UOp, tensors: dict[int, UOp], value: UOp) -> UOp:
     value = g.expand(value, named)
     n = len(shape)
     value = g.permute(value, (*range(lead, lead + n), *range(lead), *range(lead + n, len(named))))
-    key = g.const(0, dtypes.int32, shape)
-    exists = g.const(True, dtypes.bool_, shape)
-    for a in axes:
-        at, size = g.expand(g.cast(tensors[a], dtypes.int32), shape), view.shape[a]
-        inside = g.alu(Ops.AND, g.alu(Ops.CMPLE, g.const_like(0, at), at), g.scalar_op(Ops.CMPLT, at, size))
-        exists = g.alu(Ops.AND, exists, inside)
-        key = g.alu(Ops.ADD, g.scalar_op(Ops.MUL, key, size), at)
-    key = g.where(exists, key, g.const_like(-1, key))
+    key = key_of([tensors[a] for a in axes], [view.shape[a] for a in axes], shape)
     count, width = math.prod(view.shape[a] for a in axes), math.prod(rest)
     elements = math.prod(shape)
     if count * width * elements == 0:

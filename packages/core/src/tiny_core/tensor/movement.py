@@ -303,9 +303,7 @@ class Movement(Activations):
             raise ShapeError(
                 f"unfold: windows of {size} every {step} along axis {dim} of {self.shape}", f"1 … {n} fit"
             )
-        node = g.expand(g.insert_axes(self.uop, (self.ndim,)), (*self.shape, size))
-        count = (n - size) // step + 1
-        return self._from_node(g.shear(node, axis, self.ndim, step, 1, count), self._cell.device)
+        return self._from_node(g.windows(self.uop, axis, size, step), self._cell.device)
 
     # ---- new arrays ---------------------------------------------------------------------------------------
 
@@ -337,12 +335,7 @@ class Movement(Activations):
             pairs = tuple((max(a, 0), max(b, 0)) for a, b in pairs)
         if mode != "constant":
             return self._from_node(_continued(x.uop, pairs, mode), self._cell.device)
-        node = g.pad(x.uop, pairs)
-        fill = g.const(value, self.dtype)
-        if fill is not g.const(0, self.dtype) and node is not x.uop:
-            inside = g.pad(g.const(True, dtypes.bool_, x.shape), pairs)
-            node = g.where(inside, node, g.expand(fill, node.shape))
-        return self._from_node(node, self._cell.device)
+        return self._from_node(g.filled(x.uop, pairs, value), self._cell.device)
 
     def _pairs(self, what: str, padding: Padding) -> tuple[Pair, ...]:
         """Return (before, after) for each axis, from any of the ways to write a padding."""

@@ -9,6 +9,8 @@ kernel that streams.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tiny_core import dtypes
 from tiny_core.dtypes import Number
 from tiny_core.ir.ops import Ops
@@ -47,9 +49,7 @@ def sorted_places(keys: UOp) -> UOp:
     rows = (*lead, total)
     pairs = (*((0, 0),) * len(lead), (0, total - n))
     if total > n:  # what is added is greatest, and comes after its equals
-        inside = g.pad(g.const(True, dtypes.bool_, keys.shape), pairs)
-        padded = g.pad(keys, pairs)
-        keys = g.where(inside, padded, g.const_like(keys.dtype.max, padded))
+        keys = g.filled(keys, pairs, keys.dtype.max)
     place = g.iota_along(rows, len(lead))
     if keys.dtype is dtypes.int32:  # key and place in one number: a comparison is a minimum
         high = g.scalar_op(Ops.SHL, g.cast(keys, dtypes.int64), 32)
@@ -140,7 +140,19 @@ def last_by_key(keys: UOp, count: int) -> tuple[UOp, UOp]:
     return take(places, last), g.alu(Ops.CMPEQ, take(ordered, last), number)
 
 
-def sums_by_key(op: Ops, values: UOp, keys: UOp, count: int, identity: Number) -> tuple[UOp, UOp]:
+def key_of(indices: Sequence[UOp], sizes: Sequence[int], shape: tuple[int, ...]) -> UOp:
+    """Return one int32 key for several indices of a shape, row-major over axes of these sizes; -1 where an
+    index is out of range."""
+    key, exists = g.const(0, dtypes.int32, shape), g.const(True, dtypes.bool_, shape)
+    for index, n in zip(indices, sizes, strict=True):
+        at = g.expand(g.cast(index, dtypes.int32), shape)
+        inside = g.alu(Ops.AND, g.alu(Ops.CMPLE, g.const_like(0, at), at), g.scalar_op(Ops.CMPLT, at, n))
+        exists = g.alu(Ops.AND, exists, inside)
+        key = g.alu(Ops.ADD, g.scalar_op(Ops.MUL, key, n), at)
+    return g.where(exists, key, g.const_like(-1, key))
+
+
+def sums_by_key(op: Ops, values: UOp, keys: UOp, count: int) -> tuple[UOp, UOp]:
     """Reduce elements of equal keys.
 
     Args:
@@ -148,21 +160,20 @@ def sums_by_key(op: Ops, values: UOp, keys: UOp, count: int, identity: Number) -
         values: (rows, n, width).
         keys: (rows, n), int32; those outside 0 … count - 1 are left out.
         count: how many keys there are.
-        identity: of `op`.
 
     Returns:
         What each key comes to, (rows, count, width), the identity where it does not occur; and how often it
         occurs, (rows, count). It takes n·log(n) steps, and the order of operations is fixed.
     """
     rows, n, width = values.shape
-    number = g.iota_along((rows, count), 1)
+    number, identity = g.iota_along((rows, count), 1), g.identity(op, values.dtype)
     if values.size == 0 or count == 0:
         return g.const(identity, values.dtype, (rows, count, width)), g.const_like(0, number)
     places = sorted_places(keys)
     ordered = _stored(take(keys, places))
     line = (rows, n)
     picked = g.gather(values, [g.iota_along(line, 0), places])
-    running = _stored(_running(op, picked, ordered, identity))
+    running = _stored(_running(op, picked, ordered))
     end, begin = search(ordered, number, right=True), search(ordered, number, right=False)
     last = g.alu(Ops.MAX, g.scalar_op(Ops.SUB, end, 1), g.const_like(0, end))
     total = g.gather(running, [g.iota_along((rows, count), 0), last])
@@ -170,18 +181,19 @@ def sums_by_key(op: Ops, values: UOp, keys: UOp, count: int, identity: Number) -
     return g.where(occurs, total, g.const_like(identity, total)), g.alu(Ops.SUB, end, begin)
 
 
-def _running(op: Ops, values: UOp, keys: UOp, identity: Number) -> UOp:
+def _running(op: Ops, values: UOp, keys: UOp) -> UOp:
     """The reduction of all elements up to each one that have its key, along axis 1 of (rows, n, width); equal
     keys are neighbours. As `tensor/scan.py` has it, by blocks."""
     rows, n, width = values.shape
+    identity = g.identity(op, values.dtype)
     size = min(n, BLOCK)
     count = -(-n // size)
     values = _filled(values, 0, count * size - n, identity)
     keys = _filled(keys, 0, count * size - n, -1)
     values = g.reshape(values, (rows * count, size, width))
     keys = g.reshape(keys, (rows * count, size))
-    near = _windows(_filled(values, size - 1, 0, identity), size)
-    names = _windows(_filled(keys, size - 1, 0, -1), size)
+    near = g.windows(_filled(values, size - 1, 0, identity), 1, size)
+    names = g.windows(_filled(keys, size - 1, 0, -1), 1, size)
     mine = g.alu(Ops.CMPEQ, names, g.expand(g.insert_axes(keys, (2,)), names.shape))
     mine = g.expand(g.insert_axes(mine, (2,)), near.shape)
     inside = g.reduce(op, g.where(mine, near, g.const_like(identity, near)), (3,))
@@ -189,7 +201,7 @@ def _running(op: Ops, values: UOp, keys: UOp, identity: Number) -> UOp:
         ends = ((0, rows * count), (size - 1, size))
         whole = g.reshape(g.shrink(inside, (*ends, (0, width))), (rows, count, width))
         names = g.reshape(g.shrink(keys, ends), (rows, count))
-        before = _shifted(_running(op, whole, names, identity), identity)
+        before = _shifted(_running(op, whole, names), identity)
         name = g.reshape(_shifted(names, -1), (rows * count, 1))
         goes_on = g.alu(Ops.CMPEQ, keys, g.expand(name, keys.shape))
         goes_on = g.expand(g.insert_axes(goes_on, (2,)), inside.shape)
@@ -201,22 +213,10 @@ def _running(op: Ops, values: UOp, keys: UOp, identity: Number) -> UOp:
 
 def _filled(x: UOp, before: int, after: int, value: Number) -> UOp:
     """With so many elements of this value before and after along axis 1."""
-    if not before and not after:
-        return x
-    pairs = ((0, 0), (before, after), *((0, 0),) * (len(x.shape) - 2))
-    padded = g.pad(x, pairs)
-    inside = g.pad(g.const(True, dtypes.bool_, x.shape), pairs)
-    return g.where(inside, padded, g.const_like(value, padded))
+    return g.filled(x, ((0, 0), (before, after), *((0, 0),) * (len(x.shape) - 2)), value)
 
 
 def _shifted(x: UOp, value: Number) -> UOp:
     """By one along axis 1, away from the front, where `value` comes in."""
     pairs = tuple((0, n - (i == 1)) for i, n in enumerate(x.shape))
     return _filled(g.shrink(x, pairs), 1, 0, value)
-
-
-def _windows(x: UOp, size: int) -> UOp:
-    """All windows of `size` along axis 1; a new last axis runs within one."""
-    last = len(x.shape)
-    wide = g.expand(g.insert_axes(x, (last,)), (*x.shape, size))
-    return g.shear(wide, 1, last, 1, 1, x.shape[1] - size + 1)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Self
 
 from tiny_core import dtypes
-from tiny_core.dtypes import DType, Number
+from tiny_core.dtypes import Number
 from tiny_core.ir.ops import Ops
 from tiny_core.tensor import graph as g
 from tiny_core.tensor.ordering import BLOCK
@@ -33,7 +33,7 @@ class Scans(Reductions):
         >>> Tensor([1, 2, 3, 4]).cumsum().tolist()
         [1, 3, 6, 10]
         """
-        return self._accumulated("cumsum", Ops.ADD, axis, 0)
+        return self._accumulated("cumsum", Ops.ADD, axis)
 
     def cumprod(self, axis: int = 0) -> Self:
         """Products of all elements up to each one along `axis`; dtypes as `prod`.
@@ -41,7 +41,7 @@ class Scans(Reductions):
         >>> Tensor([1, 2, 3, 4]).cumprod().tolist()
         [1, 2, 6, 24]
         """
-        return self._accumulated("cumprod", Ops.MUL, axis, 1)
+        return self._accumulated("cumprod", Ops.MUL, axis)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """The greatest of all elements up to each one along `axis`, and the index (int32) of the last element
@@ -69,24 +69,24 @@ class Scans(Reductions):
 
         return x._scan("logcumsumexp", axis, reduce, combine, -math.inf).cast(dtype)
 
-    def _accumulated(self, what: str, op: Ops, axis: int, identity: Number) -> Self:
+    def _accumulated(self, what: str, op: Ops, axis: int) -> Self:
         inner = g.accumulator(self.dtype)
         result = self.dtype if self.dtype.is_float else inner
-        return self.cast(inner)._scanned(what, op, axis, identity).cast(result)
+        return self.cast(inner)._scanned(what, op, axis).cast(result)
 
     def _running(self, what: str, op: Ops, axis: int) -> tuple[Self, Self]:
         x = self.cast(dtypes.int32) if self.dtype is dtypes.bool_ else self
-        best = x._scanned(what, op, axis, _worst(x.dtype, op))
+        best = x._scanned(what, op, axis)
         here = x == best._detached()
         if x.dtype.is_float:
             here = here | x.isnan()
         place = self._from_node(
             g.iota_along(self.shape, self._axis(what, axis)) if self.shape else g.const(0, dtypes.int32)
         )
-        last = here.where(place, 0).cast(dtypes.int32)._scanned(what, Ops.MAX, axis, 0)
+        last = here.where(place, 0).cast(dtypes.int32)._scanned(what, Ops.MAX, axis)
         return best.cast(self.dtype), last
 
-    def _scanned(self, what: str, op: Ops, axis: int, identity: Number) -> Self:
+    def _scanned(self, what: str, op: Ops, axis: int) -> Self:
         """The scan by an operation that reduces."""
 
         def reduce(windows: Self) -> Self:
@@ -95,7 +95,7 @@ class Scans(Reductions):
         def combine(a: Self, b: Self) -> Self:
             return self._from_node(g.alu(op, a.uop, g.expand(b.uop, a.shape)), a._cell.device)
 
-        return self._scan(what, axis, reduce, combine, identity)
+        return self._scan(what, axis, reduce, combine, g.identity(op, self.dtype))
 
     def _scan(
         self,
@@ -136,8 +136,3 @@ class Scans(Reductions):
     def _padded(self, before: int, after: int, value: Number) -> Self:
         """With so many elements of this value before and after along the last axis."""
         return self.pad((before, after), value=value) if before or after else self
-
-
-def _worst(dtype: DType, op: Ops) -> Number:
-    """What loses against every value."""
-    return dtype.min if op is Ops.MAX else dtype.max

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Self
 
 from tiny_core import dtypes
-from tiny_core.dtypes import Number
 from tiny_core.errors import DTypeError, ShapeError
 from tiny_core.ir.ops import Ops
 from tiny_core.ir.uop import UOp
@@ -85,7 +84,7 @@ class Scattering(Indexing):
         def combine(values: UOp, keys: UOp, have: UOp) -> UOp:
             inner = g.accumulator(self.dtype) if self.dtype.is_float and op is Ops.ADD else self.dtype
             wide = g.cast(g.insert_axes(values, (2,)), inner)
-            found, times = sums_by_key(op, wide, keys, have.shape[1], _identity(op, wide))
+            found, times = sums_by_key(op, wide, keys, have.shape[1])
             total = g.reshape(found, have.shape)
             hit = g.alu(Ops.CMPLT, g.const_like(0, times), times)
             old = g.cast(have, inner)
@@ -140,9 +139,3 @@ class Scattering(Indexing):
             made = g.where(reached, g.pad(made, pairs), whole)
         back = tuple(order.index(a) for a in range(self.ndim))
         return self._result(what, g.permute(made, back), index, src)
-
-
-def _identity(op: Ops, x: UOp) -> Number:
-    if op in (Ops.ADD, Ops.MUL):
-        return int(op is Ops.MUL)
-    return x.dtype.min if op is Ops.MAX else x.dtype.max
