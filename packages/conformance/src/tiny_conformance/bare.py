@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Literal
 
 import numpy as np
 
@@ -31,8 +31,6 @@ from tiny_core.api import (
     text,
 )
 
-Expr = tuple["str | int", ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -40,14 +38,11 @@ class Loaded:
 
     handle: ProgramHandle
     compiled: Compiled
-    threads: bool
+    launch: Literal["threads", "grid"]
 
     def grid(self, values: Mapping[str, int]) -> tuple[int, ...]:
         """Return its launch dimensions for values of its scalars."""
-        signature = self.compiled.signature
-        if self.threads:
-            return (evaluate(signature.parallel, values),)
-        return tuple(evaluate(e, values) for e in signature.grid)
+        return self.compiled.signature.launch(self.launch, values)
 
 
 class Bare:
@@ -107,7 +102,7 @@ class Bare:
         """
         renderer = renderer or self.renderer
         compiled = self.compile(generate(kernel, renderer), renderer)
-        return Loaded(self.runtime.load(compiled), compiled, renderer.capabilities.launch == "threads")
+        return Loaded(self.runtime.load(compiled), compiled, renderer.capabilities.launch)
 
     def compile(self, made: Generated, renderer: Renderer) -> Compiled:
         """Turn generated code into what the runtime loads: for an interpreter, the kernel's text."""
@@ -171,27 +166,3 @@ def asked(kernel: UOp, *options: payload.Option, name: str = "kernel") -> UOp:
 def dtype_of(name: str) -> DType:
     """Return tiny's dtype of a name."""
     return dtypes.parse(name)
-
-
-_OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else a, "max": max, "min": min,
-}  # fmt: skip
-
-
-def evaluate(extent: int | Expr, values: Mapping[str, int]) -> int:
-    """Return the value of a launch dimension: postfix over the names of scalars.
-
-    >>> evaluate(("n", 15, "+", 16, "//"), {"n": 20})
-    2
-    """
-    if isinstance(extent, int):
-        return extent
-    stack: list[int] = []
-    for item in extent:
-        if isinstance(item, str) and item in _OPERATORS:
-            right, left = stack.pop(), stack.pop()
-            stack.append(_OPERATORS[item](left, right))
-        else:
-            stack.append(values[item] if isinstance(item, str) else item)
-    return stack[-1]

@@ -12,9 +12,9 @@ import pytest
 from tiny_core import dtypes
 from tiny_core.engine.realize import adopt_host, allocate_from_host, read_host, run_schedule
 from tiny_core.engine.report import GlobalCounters
-from tiny_core.engine.steps import evaluate
 from tiny_core.errors import DataError, DeviceError
 from tiny_core.ir.uop import UOp
+from tiny_core.render.signature import evaluate
 from tiny_core.runtime.buffer import memory_of
 from tiny_core.runtime.device import Device
 from tiny_core.runtime.memory import size_class

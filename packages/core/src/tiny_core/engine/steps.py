@@ -7,17 +7,15 @@ workers share them).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
 
 from tiny_core.engine.compile import programs_for
 from tiny_core.engine.report import show_program
 from tiny_core.engine.tracing import Site, active
 from tiny_core.errors import DeviceError
 from tiny_core.ir.uop import UOp
-from tiny_core.render.signature import Expr
 from tiny_core.runtime.device import Device, OpenDevice, Program
 from tiny_core.schedule.item import Arg, CopyItem, KernelItem, Schedule
 from tiny_core.settings import DEBUG
@@ -114,7 +112,7 @@ def _launch(item: KernelItem, program: Program, site: Site | None) -> LaunchStep
     scalars = tuple(values[s.name] for s in signature.scalars)
     grid = program.launches.get(scalars)
     if grid is None:
-        grid = program.launches[scalars] = _grid(device, program, values)
+        grid = program.launches[scalars] = signature.launch(device.renderer.capabilities.launch, values)
     return LaunchStep(
         device,
         program,
@@ -140,39 +138,6 @@ def _copy(item: CopyItem) -> CopyStep:
 
 def _place(arg: Arg) -> Place:
     return Place(arg.buffer, arg.offset * arg.buffer.dtype.itemsize)
-
-
-def _grid(device: OpenDevice, program: Program, values: Mapping[str, int]) -> tuple[int, ...]:
-    signature = program.compiled.signature
-    if device.renderer.capabilities.launch == "threads":
-        return (evaluate(signature.parallel, values),)
-    return tuple(evaluate(extent, values) for extent in signature.grid)
-
-
-_OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else a, "max": max, "min": min,
-}  # fmt: skip
-
-
-def evaluate(extent: int | Expr, values: Mapping[str, int]) -> int:
-    """Return the value of a launch dimension.
-
-    >>> evaluate(("n", 15, "+", 16, "//"), {"n": 20})
-    2
-    """
-    if isinstance(extent, int):
-        return extent
-    stack: list[int] = []
-    for item in extent:
-        if isinstance(item, int):
-            stack.append(item)
-        elif item in _OPERATORS:
-            right, left = stack.pop(), stack.pop()
-            stack.append(_OPERATORS[item](left, right))
-        else:
-            stack.append(values[item])
-    return stack[-1]
 
 
 def device_of(node: UOp) -> OpenDevice:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from tiny_core.dtypes import DType
 
@@ -67,3 +68,36 @@ class Signature:
     parallel: int | Expr = 1
     local_bytes: int = 0
     device_index: bool = False
+
+    def launch(self, kind: Literal["threads", "grid"], values: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the launch dimensions for values of the scalars: iterations of the thread axis, or
+        work-groups, as the target declares it (`Capabilities.launch`)."""
+        if kind == "threads":
+            return (evaluate(self.parallel, values),)
+        return tuple(evaluate(extent, values) for extent in self.grid)
+
+
+_OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else a, "max": max, "min": min,
+}  # fmt: skip
+
+
+def evaluate(extent: int | Expr, values: Mapping[str, int]) -> int:
+    """Return the value of a launch dimension.
+
+    >>> evaluate(("n", 15, "+", 16, "//"), {"n": 20})
+    2
+    """
+    if isinstance(extent, int):
+        return extent
+    stack: list[int] = []
+    for item in extent:
+        if isinstance(item, int):
+            stack.append(item)
+        elif item in _OPERATORS:
+            right, left = stack.pop(), stack.pop()
+            stack.append(_OPERATORS[item](left, right))
+        else:
+            stack.append(values[item])
+    return stack[-1]
